@@ -195,7 +195,7 @@ _GUARDS: tuple[tuple[Any, str, object], ...] = (
     (scalar_engine, "bounded", _unbounded),
     (scalar, "bounded", _unbounded),
     (types, "bounded", _unbounded),
-    (expressions, "check_growth", lambda tree, sizes: 1),
-    (select_items, "check_growth", lambda tree, sizes: 1),
+    (expressions, "check_value_sizes", lambda tree, sizes: 1),
+    (select_items, "check_value_sizes", lambda tree, sizes: 1),
     (row_limit.RowLimit, "check", lambda self, rows: None),
 )

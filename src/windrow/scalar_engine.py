@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY = "4GB"
-"""What DuckDB may hold for one connection: sorts and hash tables. Values in flight are bounded by `cql.growth`."""
+"""What DuckDB may hold for one connection: sorts and hash tables. Values in flight are bounded by `cql.value_sizes`."""
 SECONDS, SECONDS_PER_ROW = 30.0, 1e-4
 """The time a call may take, with what each of its rows adds."""
 IN_FLIGHT = 4_000_000

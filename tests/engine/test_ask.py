@@ -15,7 +15,7 @@ from windrow.errors import BindingError, RuntimeFailure, UnsupportedError
 from windrow.operators import history, join
 from windrow.operators.state import zones
 from windrow.runtime import ask_parts as asking
-from windrow.runtime import view
+from windrow.runtime import state_reader
 from windrow.runtime.ask import AskLimits, ask
 from windrow.runtime.history_reader import HistoryFigures, youngest_first
 from windrow.testing import oracle
@@ -162,7 +162,7 @@ def test_latest_reads_nothing_twice(live, monkeypatch):
 
 def view_runs(live):
     with live.engine.runtime.state() as state:
-        return view.kept_runs(state, "s")
+        return state_reader.kept_runs(state, "s")
 
 
 def test_keys_and_times_are_pruned(live):

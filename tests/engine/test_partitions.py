@@ -283,7 +283,9 @@ def test_state_that_cannot_be_moved_stays_where_it_is(tmp_path: Path, monkeypatc
     """A large tick finds it in one partition, says so once, and answers the same."""
     parts, text = dict[str, list[pa.Table]](), "CREATE QUERY g AS SELECT k, COUNT(*) AS n FROM s [RANGE 9] GROUP BY k;"
     said: list[str] = []
-    monkeypatch.setattr("windrow.runtime.spread.LOG.warning", lambda text, *given: said.append(text % given))
+    monkeypatch.setattr(
+        "windrow.runtime.elastic_partitions.LOG.warning", lambda text, *given: said.append(text % given)
+    )
     with SizedEngine(home=tmp_path) as engine:
         engine.execute(STREAMS + text)
         fed(engine, parts, range(2), small=True)

@@ -18,7 +18,7 @@ from tests.waiting import until
 
 import windrow
 from windrow.errors import CQLSyntaxError, SourceError
-from windrow.sources import aside as limits
+from windrow.sources import quarantined_rows as limits
 from windrow.testing import assert_same
 
 COLUMNS = "(ts BIGINT, k BIGINT, name VARCHAR)"

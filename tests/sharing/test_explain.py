@@ -12,7 +12,7 @@ import windrow
 from windrow.engine.replay import Replay
 from windrow.runtime.job import Feed, LocalJob
 from windrow.sharing.explain import sharing_of
-from windrow.sharing.together import RankedWindows
+from windrow.sharing.ranked_windows import RankedWindows
 from windrow.store.store import MemoryStore
 
 ROWS = pa.table({"ts": [1, 2, 3, 12], "g": ["a", "b", "a", "c"], "n": [5, 7, 9, 11]})

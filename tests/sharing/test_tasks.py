@@ -20,7 +20,7 @@ from windrow.errors import WindrowError
 from windrow.operators.elements import BEGINNING, Elements
 from windrow.optimize import optimize
 from windrow.plan.dataflow import answer
-from windrow.runtime import view
+from windrow.runtime import state_reader
 from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.job import Feed
 from windrow.runtime.messages import Envelope, SharedAnswer, TaskReport
@@ -73,7 +73,7 @@ class Pipeline:
         if self.saved is not None:
             self.ticker.take_up(self.saved)
         if self.stream.retain is not None:
-            self.ticker.add_query(view.kept_plan(self.stream), "upa", retain=self.stream.retain)
+            self.ticker.add_query(state_reader.kept_plan(self.stream), "upa", retain=self.stream.retain)
         self.fresh = []
         for plan in self.plans.values():
             self.add(plan)
@@ -124,7 +124,9 @@ class Pipeline:
             query = self.ticker.queries[key]
             owners[query.family if isinstance(query, SharedQuery) else key] = True
         for owner in owners:
-            kept = view.kept_rows(view.StoredState(self.store.runs, self.ticker.manifest), self.stream, waiting=True)
+            kept = state_reader.kept_rows(
+                state_reader.StoredState(self.store.runs, self.ticker.manifest), self.stream, waiting=True
+            )
             if kept.num_rows and self.stream.retain is not None:
                 feeds.append(Feed("st", kept, owner))
         tick = self.ticker.tick(feeds)

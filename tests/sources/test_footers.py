@@ -20,7 +20,7 @@ from windrow import cql
 from windrow.catalog import Catalog, StreamDef
 from windrow.optimize import optimize
 from windrow.runtime.pruning import may_hold, row_boxes
-from windrow.runtime.wants import wanted_rows
+from windrow.runtime.wanted_rows import wanted_rows
 from windrow.sources.data_file import DataFile
 from windrow.sources.footers import said_by_folders
 from windrow.sources.read_parquet import ParquetPiece, cut_parquet

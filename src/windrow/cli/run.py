@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
 
     import windrow
     from windrow.engine.replay import LateRowsWarning, QuarantineWarning
-    from windrow.sources.aside import told_aside
+    from windrow.sources.quarantined_rows import quarantine_summary
 
     arguments = _arguments(options)
     start = time.perf_counter()
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     _show(parser, options, answers, answers.late, seconds)
     for stream, aside in answers.quarantine.items():
         if aside.num_rows:
-            print(f"note: {told_aside(aside, stream)}", file=sys.stderr)
+            print(f"note: {quarantine_summary(aside, stream)}", file=sys.stderr)
     return 0
 
 

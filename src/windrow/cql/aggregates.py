@@ -19,7 +19,6 @@ from windrow.cql import types
 from windrow.cql.bounds import is_bound, is_fixed
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REWRITTEN
 from windrow.cql.expressions import BindingContext, find_aggregate, is_aggregate, is_unknown, unknown_function
-from windrow.cql.growth import COLUMN
 from windrow.cql.holistic import HolisticText, holistic_expr, holistic_text
 from windrow.cql.pipeline import Pipeline
 from windrow.cql.scope import Scope, columns_of, is_resolved, operand, resolved, span_of
@@ -32,6 +31,7 @@ from windrow.cql.summaries import (
     summary_arguments,
     summary_type,
 )
+from windrow.cql.value_sizes import COLUMN
 from windrow.cql.walks import copied
 from windrow.errors import BindingError, UnsupportedError
 from windrow.operators.aggregates.call import SKETCHED, SUMMARISED

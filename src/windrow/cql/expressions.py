@@ -13,7 +13,6 @@ from windrow.cql import types
 from windrow.cql.alike import alike
 from windrow.cql.builtins import AGGREGATES, HOLISTIC, REDUCERS, REWRITTEN, SCALARS, names
 from windrow.cql.dialect import WSTREAM
-from windrow.cql.growth import COLUMN, LIMIT, MADE, check_growth
 from windrow.cql.predicates import predicate_of, with_numbers
 from windrow.cql.rendering import Refused, render
 from windrow.cql.scope import did_you_mean, span_of
@@ -21,6 +20,7 @@ from windrow.cql.source import ScriptText
 from windrow.cql.spellings import NAMES as SPELLED
 from windrow.cql.synonyms import ELSEWHERE
 from windrow.cql.types import DuckDBRefusal
+from windrow.cql.value_sizes import COLUMN, LIMIT, MADE, check_value_sizes
 from windrow.cql.walks import nodes
 from windrow.errors import BindingError, UnsupportedError, WindrowError
 from windrow.plan.expr import Expr, Part, Ref, column, sql_of
@@ -135,7 +135,7 @@ class BindingContext:
         found = nodes(tree)
         _check_functions(found, self)
         try:
-            size = check_growth(tree, self.sizes)  # before DuckDB is asked anything
+            size = check_value_sizes(tree, self.sizes)  # before DuckDB is asked anything
             self._check_reductions(found)
             expr = self._typed(tree)
         except Refused as refused:

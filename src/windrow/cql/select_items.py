@@ -10,10 +10,10 @@ from sqlglot import exp
 from windrow.cql import types
 from windrow.cql.chosen_columns import one_for_each
 from windrow.cql.dialect import OPERATORS, TEXT, StreamItems
-from windrow.cql.growth import check_growth
 from windrow.cql.rendering import AGGREGATE_SYNTAX, Piece, Refused, render
 from windrow.cql.scope import INSTANT, Scope, did_you_mean, resolve, resolved, span_of
 from windrow.cql.source import ScriptText
+from windrow.cql.value_sizes import check_value_sizes
 from windrow.errors import BindingError
 from windrow.plan.expr import sql_of
 from windrow.plan.nodes import StreamOp
@@ -105,7 +105,7 @@ def _name(item: exp.Expr, tree: exp.Expr, scope: Scope, position: int) -> str:
         return time[0][1].name  # _ts is the answer's own
     tables = {e.alias: {c.name: c.type for c in e.columns} for e in scope.entries}
     try:
-        check_growth(item, {})
+        check_value_sizes(item, {})
         shown = types.shown_name(sql_of(render(item, _as_written, AGGREGATE_SYNTAX)), tables)
     except Refused:  # a user function, or what will be refused
         shown = None

@@ -18,11 +18,11 @@ from windrow.errors import BindingError
 from windrow.operators.aggregates.order import CodeOrder, has_fixed_codes
 from windrow.operators.state.zones import Code
 from windrow.plan.nodes import Filter, Node, QueryPlan, TableScan, walk
+from windrow.runtime.answer_metadata import ISOLATION, with_answer_metadata
 from windrow.runtime.archives import Archives
 from windrow.runtime.pruning import conditions_of
 from windrow.runtime.question_plans import Extra
-from windrow.runtime.told import ISOLATION, told
-from windrow.runtime.view import StateReader
+from windrow.runtime.state_reader import StateReader
 from windrow.scalar_engine import quote
 from windrow.sharing.conditions import Condition
 from windrow.sharing.spans import united
@@ -39,12 +39,12 @@ class Archive:
         if (key is OPEN) == (low is OPEN and high is OPEN):
             raise BindingError("probe takes a key, or low and high", hint="write probe(7), or probe(low=7, high=9)")
         as_of, rows = self._archives.probe(self._key, key, low, high)
-        return told(rows, as_of, {ISOLATION: "snapshot"})
+        return with_answer_metadata(rows, as_of, {ISOLATION: "snapshot"})
 
     def scan(self) -> pa.Table:
         """All rows."""
         as_of, rows = self._archives.scan(self._key)
-        return told(rows, as_of, {ISOLATION: "snapshot"})
+        return with_answer_metadata(rows, as_of, {ISOLATION: "snapshot"})
 
     @property
     def status(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def archive_table(archives: Archives, key: str, definition: ArchiveDef) -> Extra
 
     def read(plan: QueryPlan, state: StateReader, check: Callable[[], None]) -> pa.Table:
         as_of, rows = archives.ranges(key, _ranges(plan, key, definition), check)
-        return told(rows, as_of)
+        return with_answer_metadata(rows, as_of)
 
     return Extra(definition.columns, read)
 

@@ -38,7 +38,7 @@ from windrow.runtime.budget import microseconds_of
 from windrow.runtime.change import Change
 from windrow.runtime.collector import swept, without_collector
 from windrow.runtime.delivery import Delivery
-from windrow.runtime.past import group_answers, last_answers, past_answers
+from windrow.runtime.past_answers import group_answers, last_answers, past_answers
 from windrow.runtime.question_plans import Extra, QuestionPlans, Travels
 from windrow.runtime.runtime import Runtime, open_local
 from windrow.runtime.settings import Settings

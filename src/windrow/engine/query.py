@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.plan.nodes import Aggregate, QueryPlan, has
+from windrow.runtime.answer_metadata import ISOLATION, QUALITY, with_answer_metadata
 from windrow.runtime.instances import Block, TemplateGroup
-from windrow.runtime.past import instant_of, kept_log
-from windrow.runtime.told import ISOLATION, QUALITY, told
+from windrow.runtime.past_answers import instant_of, kept_log
 from windrow.sharing.plans.shared_plan import OfferedColumns
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class Query:
         outlet, frontier = self._engine.runtime.declared.outlets[self._key], self._engine.runtime.answered()
         if since is None and until is None:
             _, as_of, rows = outlet.recent.up_to()
-            return told(rows, max(frontier, as_of), self._quality())
+            return with_answer_metadata(rows, max(frontier, as_of), self._quality())
         log = kept_log(self.plan, outlet)
         bounds = [None if at is None else instant_of(at, self.plan.time_type) for at in (since, until)]
-        return told(log.results(*bounds), frontier, self._quality())
+        return with_answer_metadata(log.results(*bounds), frontier, self._quality())
 
     def _quality(self) -> dict[str, str]:
         quality = self.quality()
@@ -56,7 +56,7 @@ class Query:
 
     def _told(self, rows: pa.Table, frontier: int) -> pa.Table:
         """The rows of a snapshot with what they are exact for."""
-        return told(rows, frontier, {ISOLATION: "snapshot", **self._quality()})
+        return with_answer_metadata(rows, frontier, {ISOLATION: "snapshot", **self._quality()})
 
     def quality(self) -> dict[str, Any] | None:
         """What was shed: `time` by the tick budget, `memory` by joins with SHED BY; None when nothing can be.

@@ -35,8 +35,8 @@ from windrow.runtime.job import Feed, Job, LocalJob
 from windrow.runtime.kept_answers import rows_of
 from windrow.runtime.tick import Ticker
 from windrow.sharing.query_group import Batch
-from windrow.sources.aside import told_aside
 from windrow.sources.intake import Arrivals
+from windrow.sources.quarantined_rows import quarantine_summary
 from windrow.sources.staging import StagedRows, Staging
 from windrow.store.runs import RunStore
 from windrow.store.store import MemoryStore, StateStore, Store
@@ -135,7 +135,7 @@ def _left_out(answers: Answers) -> Iterator[tuple[str, type[UserWarning]]]:
             )
     for name, rows in answers.quarantine.items():
         if len(rows):
-            yield f'{told_aside(rows, name)}; all are in answers.quarantine["{name}"]', QuarantineWarning
+            yield f'{quarantine_summary(rows, name)}; all are in answers.quarantine["{name}"]', QuarantineWarning
 
 
 def _check_options(runtime: str, batch_rows: int | None) -> None:

@@ -24,12 +24,12 @@ from windrow.plan.nodes import QueryPlan, Scan, walk
 from windrow.plan.weights import gate_of
 from windrow.runtime.pruning import may_hold, row_boxes
 from windrow.runtime.tables import check_table
-from windrow.runtime.wants import wanted_rows
+from windrow.runtime.wanted_rows import wanted_rows
 from windrow.sharing.conditions import EVERYTHING
-from windrow.sources.aside import Aside, timed_rows
 from windrow.sources.bounded import SourceNow, check_options, rows_given
 from windrow.sources.intake import Arrivals, arrivals
 from windrow.sources.parts import parts_of_source
+from windrow.sources.quarantined_rows import QuarantinedRows, timed_rows
 from windrow.sources.staging import StagedRows, Staging, Wish
 from windrow.sources.table_changes import changed
 from windrow.store.place import Place
@@ -93,7 +93,7 @@ def stream_rows(
     if staging is not None and isinstance(given, SourceNow):
         return staging.parts(stream, parts_of_source(stream, given.pieces), until, wish)
     table, unread = rows_given(stream, given)
-    aside = Aside(stream.name)
+    aside = QuarantinedRows(stream.name)
     table = timed_rows(stream, table, aside if stream.quarantine else None)
     found = replace(arrivals(stream, table, until), aside=pa.concat_tables([unread, aside.table()]))
     return found if staging is None else staging.table(stream, found, wish)
@@ -113,6 +113,6 @@ def table_rows(table: TableDef, data: Given) -> tuple[pa.Table, pa.Table]:
     check_options(table.change_stream)
     empty = pa.schema(list(table.columns.items())).empty_table()
     changes, unread = rows_given(table.change_stream, given)
-    aside = Aside(table.name)
+    aside = QuarantinedRows(table.name)
     rows = changed(table, empty, changes, aside if table.quarantine else None)
     return rows, pa.concat_tables([unread, aside.table()])

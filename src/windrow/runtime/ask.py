@@ -35,16 +35,16 @@ from windrow.plan.explain import explain
 from windrow.plan.lower import lower
 from windrow.plan.nodes import Scan, TableScan, Window, walk
 from windrow.plan.words import duration
-from windrow.runtime import view
+from windrow.runtime import state_reader
+from windrow.runtime.answer_metadata import FROM, ISOLATION, answer_metadata, with_answer_metadata
 from windrow.runtime.ask_parts import TOGETHER, Functions, Parts
 from windrow.runtime.history_reader import HistoryFigures, ScanWish, rows_of, table_rows, youngest_first
 from windrow.runtime.job import Given, Made
 from windrow.runtime.question_plans import QuestionPlan, QuestionPlans
 from windrow.runtime.split import evaluate, table_of
-from windrow.runtime.told import FROM, ISOLATION, said, told
-from windrow.runtime.view import StateReader
-from windrow.sharing.covering import Covering
+from windrow.runtime.state_reader import StateReader
 from windrow.sharing.recognise import Recognised
+from windrow.sharing.reused_partials import ReusedPartials
 
 LEVELS = ("snapshot", "latest")
 PATIENCE = 0.1
@@ -66,7 +66,7 @@ class Present(Protocol):
     def table(self, name: str) -> pa.Table:
         """What a table holds."""
 
-    def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
+    def reused_partials(self, asked: Recognised, state: StateReader) -> tuple[str, ReusedPartials] | None:
         """The family, and its member, whose partials in a state have most of a question's window."""
 
     def map(self, work: Callable[[Given], Made], values: Sequence[Given], check: Callable[[], None]) -> list[Made]:
@@ -180,13 +180,13 @@ class Question:
             with self.present.state() as state:
                 table = self.present.relation(state, found) if found is not None else self._whole(state, figures)
                 as_of = self._as_of(state)
-        return told(self.query.finished(table), as_of, {ISOLATION: isolation, FROM: read})
+        return with_answer_metadata(self.query.finished(table), as_of, {ISOLATION: isolation, FROM: read})
 
     def _as_of(self, state: StateReader) -> int:
         """The frontier; where all that was read says an instant of its own (archives, AS OF), the first of those."""
         if self.wishes or not self._extras or {t.lower() for t in self.plan.tables} != self._extras.keys():
             return state.frontier
-        return min(int(said(table.schema).get("as_of", state.frontier)) for table in self._extras.values())
+        return min(int(answer_metadata(table.schema).get("as_of", state.frontier)) for table in self._extras.values())
 
     def explain(self, form: str = "text") -> str:
         """The plan, and what the answer would be read from now."""
@@ -215,7 +215,7 @@ class Question:
         parts, held = Parts(self, how, HistoryFigures()), ExitStack()
         state = held.enter_context(self.present.state())
         empty = self.query.finished(parts.table(wanted=[], state=state))
-        schema = told(empty, state.frontier, {ISOLATION: "snapshot", FROM: "history"}).schema
+        schema = with_answer_metadata(empty, state.frontier, {ISOLATION: "snapshot", FROM: "history"}).schema
 
         def made() -> Iterator[pa.RecordBatch]:
             with held:
@@ -245,7 +245,7 @@ class Question:
             if isinstance(node, TableScan):
                 return table_rows(node, self.table_of(node, state))
             wish = self.wishes[node]
-            runs = youngest_first(view.kept_runs(state, wish.stream))[::-1]
+            runs = youngest_first(state_reader.kept_runs(state, wish.stream))[::-1]
             rows = concat([wish.empty, *(self._read(run, wish, frontier, figures) for run in runs)])
             return rows.take(np.argsort(rows.ts, kind="stable"))
 

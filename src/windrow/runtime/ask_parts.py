@@ -2,7 +2,7 @@
 
     runs, youngest first ──┬─ in this process, run by run                      a part: rows, or exact partials
                            ├─ in tasks, if there is much to read (`PartTask`)
-                           └─ partials of a running query, rows at the ends (`sharing.covering`)
+                           └─ partials of a running query, rows at the ends (`sharing.reused_partials`)
     parts ── merged ── what stands above the aggregate ── answer
 
 `snapshot` does it once. `latest` does it again for the newest state until no newer one has come, and keeps the parts of
@@ -26,7 +26,7 @@ from windrow.operators.state.run import Run
 from windrow.plan.lower import lower_part
 from windrow.plan.nodes import QueryPlan, Scan, TableScan, walk
 from windrow.plan.steps import Dataflow
-from windrow.runtime import view
+from windrow.runtime import state_reader
 from windrow.runtime.history_reader import (
     HistoryFigures,
     ScanWish,
@@ -38,8 +38,8 @@ from windrow.runtime.history_reader import (
     youngest_first,
 )
 from windrow.runtime.split import SplitPlan, alive, evaluate, first_end, table_of
-from windrow.runtime.view import StateReader
-from windrow.sharing.covering import Covering, partial_of
+from windrow.runtime.state_reader import StateReader
+from windrow.sharing.reused_partials import ReusedPartials, partial_of
 from windrow.store.runs import RunPlace, RunRef
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Parts:
 
     def runs(self, state: StateReader) -> list[Run]:
         """The runs of a state, in the order of their times."""
-        return youngest_first(view.kept_runs(state, self.wish.stream))[::-1]
+        return youngest_first(state_reader.kept_runs(state, self.wish.stream))[::-1]
 
     def table(self, wanted: Sequence[Run], state: StateReader) -> pa.Table:
         """What some runs give to a plan without aggregates."""
@@ -207,8 +207,8 @@ class Parts:
 
     def plan_of(self, state: StateReader) -> str:
         """How the question would be answered from a state, in words."""
-        runs = youngest_first(view.kept_runs(state, self.wish.stream))
-        covered = self._covering(state, runs)
+        runs = youngest_first(state_reader.kept_runs(state, self.wish.stream))
+        covered = self._reused(state, runs)
         if covered is not None:
             family, found = covered
             return f"partials of {family.query} over ({found.low}, {found.high}], rows of history at the ends"
@@ -225,8 +225,8 @@ class Parts:
         `again`: a newer state may follow, so runs are computed together that change together.
         """
         self._state = state
-        runs = youngest_first(view.kept_runs(state, self.wish.stream))
-        covered = self._covering(state, runs)
+        runs = youngest_first(state_reader.kept_runs(state, self.wish.stream))
+        covered = self._reused(state, runs)
         if covered is not None:
             return {frozenset(): self._from_partials(state, runs, *covered)}
         found = self._still(known, {r.uid for r in runs}, state.frontier)
@@ -258,7 +258,7 @@ class Parts:
         sizes = [to_read(r, self.wish, state.frontier) for r, _ in runs] if self._may_be_large(runs) else []
         if not self._in_tasks(sum(sizes)):
             return self._made.parts(runs, state.frontier, self.figures)
-        refs = state.references(view.kept_name(self.wish.stream))
+        refs = state.references(state_reader.kept_name(self.wish.stream))
         pieces = _pieces([(refs.get(r.uid, r), kind) for r, kind in runs], sizes)
         self.read = f"history, {len(pieces)} pieces in tasks"
         question = self.question
@@ -282,25 +282,25 @@ class Parts:
 
     # running queries
 
-    def _covering(self, state: StateReader, runs: Sequence[Run]) -> tuple[CoveringFamily, Covering] | None:
+    def _reused(self, state: StateReader, runs: Sequence[Run]) -> tuple[ReusedFamily, ReusedPartials] | None:
         """The running query whose partials have most of the window, if that leaves less to look at: partials, and the
         runs that the window's ends lie in, instead of all runs of the window."""
         asked = self.question.planned.asked
         if asked is None or state.frontier == BEGINNING:
             return None
-        found = self.question.present.covering(asked, state)
+        found = self.question.present.reused_partials(asked, state)
         if found is None:
             return None
-        family, covering = found
-        mine = tuple(r for slot, held in state.slots(family) if slot == covering.slot for r in held)
+        family, reused = found
+        mine = tuple(r for slot, held in state.slots(family) if slot == reused.slot for r in held)
         oldest, last = state.frontier - self.wish.size, state.frontier
-        ends = _rows_within(runs, oldest, covering.low) + _rows_within(runs, covering.high, last)
+        ends = _rows_within(runs, oldest, reused.low) + _rows_within(runs, reused.high, last)
         if sum(r.table.num_rows for r in mine) + ends > _rows_within(runs, oldest, last):
             return None
-        return CoveringFamily(covering.entry.member.name, mine), covering
+        return ReusedFamily(reused.entry.member.name, mine), reused
 
     def _from_partials(
-        self, state: StateReader, runs: Sequence[Run], family: CoveringFamily, found: Covering
+        self, state: StateReader, runs: Sequence[Run], family: ReusedFamily, found: ReusedPartials
     ) -> RunPart:
         """Partials between two edges, and the rows before and behind them."""
         aggregate, asked, frontier = self._made.aggregate, self.question.planned.asked, state.frontier
@@ -352,7 +352,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class CoveringFamily:
+class ReusedFamily:
     """A running query and the runs that have its partials."""
 
     query: str

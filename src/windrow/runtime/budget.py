@@ -28,7 +28,7 @@ from windrow.plan.nodes import QueryPlan, Scan, TickBudget, walk
 from windrow.plan.weights import gate_of, reach, weighed
 from windrow.runtime.admission import Admission, Quotas
 from windrow.runtime.controller import Controller, Model, TimeUse
-from windrow.runtime.work import KeptRows, Pace
+from windrow.runtime.tick_work import KeptRows, Pace
 
 LOG = logging.getLogger("windrow.engine")
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 from windrow.errors import SourceError, StateError, WindrowError
 from windrow.runtime.declarations import Declarations
 from windrow.runtime.streams import Stream
-from windrow.sources.aside import Aside
 from windrow.sources.protocol import Available
+from windrow.sources.quarantined_rows import QuarantinedRows
 
 
 @dataclass
@@ -54,7 +54,7 @@ def take_changes(
 
 def _apply(declared: Declarations, stream: Stream, available: Available, taken: TakenChanges) -> None:
     live, definition = declared.tables[stream.key], stream.definition
-    aside = Aside(definition.name) if definition.quarantine else None
+    aside = QuarantinedRows(definition.name) if definition.quarantine else None
     batches = [b for piece in available.pieces for b in piece.read(definition, None, aside)]
     changes = pa.Table.from_batches(batches, pa.schema(list(definition.columns.items())))
     change = live.keyed().change(changes, aside)

@@ -8,11 +8,11 @@ the last ticks clearly better is believed, or the one that expects more:
     a * rows        the rows that the tick had to work on, each alike
     b * pairs       their pairs with the rows that windows held
 
-Both are told from the rows kept and their times (`work.py`), so that neither work that comes a tick late nor windows
-that are still filling, or still full, mislead. The controller asks at which density, rows per unit of stream time, the
-next ticks, and ticks for ever after, would take no longer than `AIM` of the budget; the rows that fit (`capacity`;
-unknown until a tick has been too long) are that density times the stream time of the next batch: a batch that comes
-after a long tick is longer, but not denser.
+Both are told from the rows kept and their times (`tick_work.py`), so that neither work that comes a tick late nor
+windows that are still filling, or still full, mislead. The controller asks at which density, rows per unit of stream
+time, the next ticks, and ticks for ever after, would take no longer than `AIM` of the budget; the rows that fit
+(`capacity`; unknown until a tick has been too long) are that density times the stream time of the next batch: a batch
+that comes after a long tick is longer, but not denser.
 
 It is a controller, not a switch: with a load that stays the same it settles, and when the load passes it keeps
 everything again, and forgets. One odd tick opens nothing: while ticks are short enough, `a` and `b` are medians of the
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windrow.operators.keys import mix
-from windrow.runtime.work import KeptRows, Pace, reached
+from windrow.runtime.tick_work import KeptRows, Pace, reached
 
 AIM, LEAST = 0.8, 0.1
 """Shares of the budget: what a tick should take, and what kernels get when the rest takes more."""

@@ -22,7 +22,7 @@ from windrow.operators.elements import BEGINNING
 from windrow.plan.dataflow import no_answer
 from windrow.plan.nodes import QueryPlan
 from windrow.plan.strategies import Strategy
-from windrow.runtime import view
+from windrow.runtime import state_reader
 from windrow.runtime.archives import Archives, hidden_name
 from windrow.runtime.budget import Budgets
 from windrow.runtime.change import Change, ComingInstances, Frames, InstanceChange, InstancePlanner
@@ -79,7 +79,7 @@ class DeclaredQueries(DeclaredSources):
         ticker, definition = self.ticker, stream.definition
         ticker.add_stream(definition)
         if definition.retain is not None:
-            ticker.add_query(view.kept_plan(definition), self.strategy, retain=definition.retain)
+            ticker.add_query(state_reader.kept_plan(definition), self.strategy, retain=definition.retain)
 
     def _alter_stream(self, key: str, definition: StreamDef) -> list[Callable[[], None]]:
         """Let a stream have other clauses, columns or options; with the last two its source is opened anew, where it
@@ -114,7 +114,7 @@ class DeclaredQueries(DeclaredSources):
 
     def _drop_stream(self, key: str) -> Callable[[], None]:
         gone = self.streams.pop(key)
-        kept = view.kept_name(key)
+        kept = state_reader.kept_name(key)
         if kept in self.ticker.queries:
             self.ticker.drop_query(kept)
         self.ticker.drop_stream(key)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.plan.nodes import QueryPlan
 from windrow.runtime.member_blocks import MOST_CONDITIONS, FamilyPlace, MemberBlock, cost_of, has_deadline, unique
-from windrow.runtime.wants import all_or_everything, of_stream, wanted_rows
+from windrow.runtime.wanted_rows import all_or_everything, of_stream, wanted_rows
 from windrow.sharing.conditions import EVERYTHING, Condition
 from windrow.sharing.joins.combine import AlikeMembers, alike_members
 from windrow.sharing.joins.members import JoinSource

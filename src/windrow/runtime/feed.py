@@ -42,11 +42,11 @@ from windrow.runtime.program import Program, QueryProgram
 from windrow.runtime.pruning import may_hold
 from windrow.runtime.shared_joins import sides
 from windrow.runtime.shared_reduction import reduced
-from windrow.sources.aside import Aside, timed_rows
 from windrow.sources.footers import said_by_folders
 from windrow.sources.intake import times
 from windrow.sources.lines import LinePiece
 from windrow.sources.protocol import Piece, Report
+from windrow.sources.quarantined_rows import QuarantinedRows, timed_rows
 from windrow.sources.read_arrow import ArrowPiece
 from windrow.sources.read_parquet import ParquetPiece
 
@@ -108,7 +108,7 @@ def _arrived(
     ts: Int64s | None = None,
 ) -> tuple[pa.Table, Int64s]:
     """The rows that are in time, these columns of them, with their times; what was seen and set aside is reported."""
-    stream, aside = definition.name.lower(), Aside(definition.name) if definition.quarantine else None
+    stream, aside = definition.name.lower(), QuarantinedRows(definition.name) if definition.quarantine else None
     table = timed_rows(definition, _read(shown, read, columns, aside), aside)
     ts = times(definition, table) if ts is None else ts
     touched(table.get_total_buffer_size())
@@ -206,7 +206,7 @@ def _admitted(
 
 def _whole(definition: StreamDef, read: Reader) -> pa.Table:
     """All columns of the rows that were read before; what is malformed has been reported."""
-    quiet = Aside(definition.name) if definition.quarantine else None
+    quiet = QuarantinedRows(definition.name) if definition.quarantine else None
     return timed_rows(definition, _read(pa.schema(list(definition.columns.items())), read, None, quiet), quiet)
 
 
@@ -218,7 +218,9 @@ def _unreadable(error: Exception, definition: StreamDef) -> WindrowError:
     return SourceError(f'stream "{definition.name}" cannot be read: {said}')
 
 
-def _read(schema: pa.Schema, read: Reader, columns: Sequence[str] | None, aside: Aside | None = None) -> pa.Table:
+def _read(
+    schema: pa.Schema, read: Reader, columns: Sequence[str] | None, aside: QuarantinedRows | None = None
+) -> pa.Table:
     """All rows, with the declared types (Spark lacks some of Arrow's): these columns, or all."""
     tables = [t if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in read(columns, aside)]
     if not tables:

@@ -13,18 +13,18 @@ import pyarrow as pa
 
 from windrow.errors import RuntimeFailure, StateError
 from windrow.plan.nodes import QueryPlan
-from windrow.runtime import view
+from windrow.runtime import state_reader
 from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.job import Given, Made
-from windrow.runtime.past import last_answer, last_answers_of, last_instant
+from windrow.runtime.past_answers import last_answer, last_answers_of, last_instant
 from windrow.runtime.program import QueryProgram
 from windrow.runtime.quarantine import late, malformed
+from windrow.runtime.state_reader import StateReader, StateSnapshot, StoredState
 from windrow.runtime.turn import Turns
-from windrow.runtime.view import StateReader, StoredState, View
-from windrow.sharing.covering import Covering
 from windrow.sharing.plans.explain import sharing_of_continuous
 from windrow.sharing.recognise import Recognised
+from windrow.sharing.reused_partials import ReusedPartials
 from windrow.store.sealed import STATE, as_written
 
 HANDING_ON = 5.0
@@ -48,14 +48,14 @@ class Inspection(Turns):
             yield StoredState(self.store.runs, manifest)
 
     @contextlib.contextmanager
-    def view(self) -> Iterator[View]:
+    def view(self) -> Iterator[StateSnapshot]:
         """The present, for one-time queries."""
         with self.state() as state:
             streams = dict(self.declared.streams)
-            yield View(
+            yield StateSnapshot(
                 state.tick,
                 state.frontier,
-                lambda stream: view.kept_rows(state, streams[stream].definition),
+                lambda stream: state_reader.kept_rows(state, streams[stream].definition),
                 lambda query: self.relation(state, query),
                 self.reach,
             )
@@ -67,7 +67,7 @@ class Inspection(Turns):
         with as_written(STATE, f'of query "{query}"'):
             if query in self.ticker.plans.place:
                 return self._relation_of_many(state, query)
-            return view.relation(state, program)
+            return state_reader.relation(state, program)
 
     def _running_query(self, query: str) -> QueryProgram | SharedQuery:
         """A query that runs; one that has stopped has no state."""
@@ -117,7 +117,7 @@ class Inspection(Turns):
             return group.empty_relation
         program, shared = self.ticker.shared_program(name), self.ticker.plans.plans[name]
         members = shared.blocks[block]
-        rows, which = shared.relation_of_many(view.materialized(state, program), members)
+        rows, which = shared.relation_of_many(state_reader.materialized(state, program), members)
         values = group.values(members.numbers[which])
         return pa.Table.from_arrays(
             [*values, *rows.columns], names=[*group.template.parameters, *rows.column_names]
@@ -132,7 +132,7 @@ class Inspection(Turns):
         """The rows of a query that is one plan with others."""
         name, number = self.ticker.plans.place[query]
         program, shared = self.ticker.shared_program(name), self.ticker.plans.plans[name]
-        return shared.relation(view.materialized(state, program), number)
+        return shared.relation(state_reader.materialized(state, program), number)
 
     def shared_with(self, plan: QueryPlan) -> dict[str, Any] | None:
         """With whom a continuous query shares, or why not, once a tick has been planned with it."""
@@ -147,9 +147,9 @@ class Inspection(Turns):
         """What a table holds."""
         return self.declared.tables[name].reading.table
 
-    def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
+    def reused_partials(self, asked: Recognised, state: StateReader) -> tuple[str, ReusedPartials] | None:
         """The family, and its member, whose partials in a state have most of a question's window."""
-        return self.ticker.sharing.covering(asked, state)
+        return self.ticker.sharing.reused_partials(asked, state)
 
     def map(self, work: Callable[[Given], Made], values: Sequence[Given], check: Callable[[], None]) -> list[Made]:
         """What a function gives for each value, computed by tasks that leave half of the cores to ticks."""

@@ -27,9 +27,9 @@ from windrow.operators.elements import BEGINNING, Elements, Int64s, concat
 from windrow.operators.state.run import Run
 from windrow.plan.dataflow import answer
 from windrow.plan.nodes import QueryPlan
+from windrow.runtime.answer_metadata import with_answer_metadata
 from windrow.runtime.messages import Answer, WrittenAnswer
 from windrow.runtime.program import Program, QueryProgram
-from windrow.runtime.told import told
 from windrow.sinks import PartSink
 from windrow.store.manifest import SlotKey
 from windrow.store.runs import RunPlace, RunRef, RunStore
@@ -142,12 +142,12 @@ class TaskAnswers:
         return self._program.store.durable and not (query.archived or query.parted or query.retain is not None)
 
     def _write(self, name: str, query: QueryProgram) -> None:
-        runs = [Run(told(answer(query.plan, part), self.frontier)) for part in self._parts[name]]
+        runs = [Run(with_answer_metadata(answer(query.plan, part), self.frontier)) for part in self._parts[name]]
         self._refs.setdefault(name, []).extend(self._program.store.write((STAGE, name), self._program.tick, runs))
         self._parts[name], self._bytes[name] = [], 0
 
 
-class HeldAnswers:
+class KeptAnswers:
     """The driver's side: answers by reference that somebody in this process holds, and what else is to be one."""
 
     def __init__(self, store: StateStore) -> None:
@@ -179,7 +179,7 @@ class HeldAnswers:
             if isinstance(part, WrittenAnswer):
                 refs += part.refs
             else:
-                refs += self.written(plan.name.lower(), tick, told(answer(plan, part), frontier)).refs
+                refs += self.written(plan.name.lower(), tick, with_answer_metadata(answer(plan, part), frontier)).refs
         return KeptAnswer(self._store.runs, tuple(refs))
 
     def shorten(self, tick: int, answers: dict[str, AnyAnswer]) -> None:

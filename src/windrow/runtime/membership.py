@@ -21,14 +21,14 @@ from windrow.plan.nodes import QueryPlan
 from windrow.runtime.column_places import NOBODY, ColumnPlace, LeftColumns
 from windrow.runtime.family_programs import FamilyProgram, JoinMembership, JoinProgram, SharedQuery, clock_name
 from windrow.runtime.member_blocks import FamilyPlace, MemberBlocks
-from windrow.runtime.view import StateReader
-from windrow.sharing.covering import Covering, covering
+from windrow.runtime.state_reader import StateReader
 from windrow.sharing.family import Counters, Family, FamilyMember
 from windrow.sharing.joins.recognise import RecognisedJoin
 from windrow.sharing.joins.registry import ALONE, JoinedQuery, JoinFamily
 from windrow.sharing.member_columns import MemberColumns
 from windrow.sharing.recognise import Recognised
 from windrow.sharing.registry import FEW_ROWS, Functions, Rate, Registry, Served
+from windrow.sharing.reused_partials import ReusedPartials, reused_partials
 from windrow.sharing.windows import PAIRED
 
 Place = tuple[str, int, int | None]
@@ -350,7 +350,7 @@ class Sharing(Registry):
         self.reasons |= {q.plan.name: ALONE for q in over_joins if q not in together}
         return [*self.chosen([q for q in queries if isinstance(q, Recognised)], rate), *together]
 
-    def covering(self, asked: Recognised, state: StateReader) -> tuple[str, Covering] | None:
+    def reused_partials(self, asked: Recognised, state: StateReader) -> tuple[str, ReusedPartials] | None:
         """Of the queries that run in a state, the one whose partials have most of a question's window, with its family.
 
         While ticks go on: who has come, gone or failed since is not one of them.
@@ -360,7 +360,7 @@ class Sharing(Registry):
             return None
         begun = [e for e in list(family.joined.values()) if clock_name(name, e.epoch) in state.clocks]
         there = (e for e in begun if e.member.name.lower() not in state.lapsed)
-        found = covering(asked, there, state.frontier, self.slicing)
+        found = reused_partials(asked, there, state.frontier, self.slicing)
         return None if found is None else (name, found)
 
     def saved(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ Picked = tuple[Run, Int64s]
 
 
 @dataclass(frozen=True)
-class Spread:
+class Repartitioning:
     """How rows lay over `old` partitions, and lie over `new` ones; `heavy`: hashes of keys that lay apart.
 
     `adds_up`: they are sums, which may lie anywhere, if they have lost the columns by which the rows lay.
@@ -128,7 +128,9 @@ def _column(table: pa.Table, column: str) -> pa.Array:
     return one(table.column(column if column in table.column_names else f"key|{column}"))
 
 
-def moved(operator: Operator, states: Sequence[State], frontier: int, spread: Callable[[int], Spread]) -> list[State]:
+def moved(
+    operator: Operator, states: Sequence[State], frontier: int, spread: Callable[[int], Repartitioning]
+) -> list[State]:
     """The state of an operator in each new partition; `spread`: how the rows of each of its inputs lie."""
     new = spread(0).new
     if isinstance(operator, HistoryOperator):
@@ -187,7 +189,9 @@ def _port(operator: Operator, slot: str) -> int:
     return 0
 
 
-def moved_rows(runs: Sequence[tuple[Run, ...]], lies: Spread, order: str | None = None) -> list[tuple[Run, ...]]:
+def moved_rows(
+    runs: Sequence[tuple[Run, ...]], lies: Repartitioning, order: str | None = None
+) -> list[tuple[Run, ...]]:
     """The rows of one slot as one run for each new partition, in `order` if there is one; none where there was none."""
     if not any(runs):
         return [()] * lies.new
@@ -264,7 +268,7 @@ def _numbering(operator: Operator, state: State) -> tuple[str, str] | None:
     return None
 
 
-def _renumbered(states: Sequence[State], numbered: tuple[str, str], lies: Spread) -> list[State]:
+def _renumbered(states: Sequence[State], numbered: tuple[str, str], lies: Repartitioning) -> list[State]:
     """What is numbered where it lies now, with new numbers in the order of the old ones, and what refers to it."""
     owner, column = numbered
     cuts = [_cut(state[owner][0], column, partial(lies.parts, here=q)) for q, state in enumerate(states) if state]

@@ -34,7 +34,7 @@ from windrow.runtime.partitioning import place
 from windrow.runtime.placement import Exchange, Partitioning, Placement
 from windrow.runtime.pruning import RowBox, row_boxes
 from windrow.runtime.table_versions import Versions
-from windrow.runtime.wants import wanted_rows
+from windrow.runtime.wanted_rows import wanted_rows
 from windrow.sharing.conditions import EVERYTHING, Condition
 from windrow.store.runs import RunPlace
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from windrow.catalog import StreamDef
 from windrow.errors import StateError
 from windrow.sinks.directory import DirectorySink
-from windrow.sources.aside import SCHEMA
+from windrow.sources.quarantined_rows import SCHEMA
 from windrow.store.place import Place
 
 SHOWN = pa.schema([("tick", pa.int64()), *SCHEMA])

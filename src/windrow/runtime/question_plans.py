@@ -24,9 +24,9 @@ from windrow.optimize import Optimizer
 from windrow.plan.nodes import QueryPlan, Scan, StreamOp
 from windrow.runtime.history_reader import ScanWish, wishes
 from windrow.runtime.split import SplitPlan, split, without
-from windrow.runtime.view import StateReader
-from windrow.sharing.covering import as_member
+from windrow.runtime.state_reader import StateReader
 from windrow.sharing.recognise import Recognised
+from windrow.sharing.reused_partials import as_member
 
 KEPT = 500
 """Plans kept for texts that come again."""

@@ -27,7 +27,7 @@ from windrow.runtime.family_programs import SharedQuery, clock_name
 from windrow.runtime.heavy_keys import HeavyKeys
 from windrow.runtime.instances import TemplateGroups
 from windrow.runtime.join_choices import JoinChoices
-from windrow.runtime.kept_answers import HeldAnswers
+from windrow.runtime.kept_answers import KeptAnswers
 from windrow.runtime.member_blocks import cost_of, has_deadline, unique
 from windrow.runtime.membership import Sharing
 from windrow.runtime.newest_manifest import NewestManifest, last_evaluated, with_clocks_of_epochs
@@ -65,7 +65,7 @@ class RegisteredQueries(NewestManifest):
         # state lies by partition: a home keeps its number, or what is there must be moved (`repartition`)
         there, self.gathers = self.manifest.partitions, gathers
         self.partitions = self.spread = there if keeps_partitions else partitions
-        if gathers:  # while ticks are small, state lies in one partition (`spread.py`)
+        if gathers:  # while ticks are small, state lies in one partition (`elastic_partitions.py`)
             self.spread = max(there, self.manifest.spread) if keeps_partitions else partitions
             self.partitions = 1 if there == 1 else self.spread
             self.manifest = replace(self.manifest, spread=self.spread)
@@ -88,7 +88,7 @@ class RegisteredQueries(NewestManifest):
         self._deployment: Deployment | None = None
         self._all_run: Deployment | None = None  # the deployment of which every clock runs
         self._next: tuple[dict[str, Any], dict[tuple[int, int], str]] | None = None  # of the manifest to come
-        self.held = HeldAnswers(store)
+        self.held = KeptAnswers(store)
         self.groups = TemplateGroups(self.undo)  # queries from templates
         self._clockless: LoggedDict[str, None] = LoggedDict(self.undo)  # of queries that share and have had no tick
         self._swept = False  # clocks of queries that did not come back are gone

@@ -23,7 +23,7 @@ from windrow.operators.protocol import State
 from windrow.operators.state.run import Run
 from windrow.runtime.by_hash import by_hash, rows_of_each
 from windrow.runtime.family_programs import FamilyProgram, JoinProgram
-from windrow.runtime.moved_state import NotMovedError, Spread, moved, moved_rows, together
+from windrow.runtime.moved_state import NotMovedError, Repartitioning, moved, moved_rows, together
 from windrow.runtime.partitioning import follow_columns
 from windrow.runtime.placement import ONE, How, Partitioning
 from windrow.runtime.program import Deployment, Functions, QueryProgram
@@ -137,15 +137,15 @@ class _Repartitioning:
         if placement.partitionings[step] == ONE:
             return [states[0], *({} for _ in range(self.new - 1))]
 
-        def spread(port: int) -> Spread:
+        def spread(port: int) -> Repartitioning:
             return self._spread(name, placement.lies(step, port, made.inputs[port]))
 
         return moved(made.operator, states, self._frontier, spread)
 
-    def _spread(self, name: str, partitioning: Partitioning) -> Spread:
+    def _spread(self, name: str, partitioning: Partitioning) -> Repartitioning:
         split = partitioning.split
         heavy = None if split is None else self._heavy.get((name, split.step))
-        return Spread(partitioning, self.old, self.new, *(() if heavy is None else (heavy,)))
+        return Repartitioning(partitioning, self.old, self.new, *(() if heavy is None else (heavy,)))
 
     # families
 
@@ -206,7 +206,7 @@ class _Repartitioning:
         at = circuit.flow.steps[step]
         lies = follow_columns(circuit.flow, keys)[at.inputs[0]]
         assert at.operator is not None and lies.how is How.COLUMNS
-        spread = Spread(lies, self.old, self.new)
+        spread = Repartitioning(lies, self.old, self.new)
         return list(enumerate(moved(at.operator, states, self._frontier, lambda _: spread)))
 
     # shared joins

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.operators.elements import BEGINNING
-from windrow.runtime import view
+from windrow.runtime import state_reader
 from windrow.runtime.family_programs import SharedQuery
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.outlet import Outlet
@@ -117,9 +117,9 @@ class TickFigures:
         query = runtime.ticker.queries.get(key)
         memory = None
         shares = key in runtime.ticker.plans.place  # and then it never sheds
-        if not shares and isinstance(query, QueryProgram) and view.sheds(query):
+        if not shares and isinstance(query, QueryProgram) and state_reader.sheds(query):
             with runtime.state() as state:
-                memory = view.star_quality(state, query)
+                memory = state_reader.star_quality(state, query)
         parts = {"time": runtime.declared.budgets.quality(key), "memory": None if memory is None else memory.as_dict()}
         found = {what: figures for what, figures in parts.items() if figures is not None}
         return found or None

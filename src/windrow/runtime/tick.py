@@ -21,6 +21,7 @@ from windrow.catalog.names import Names
 from windrow.errors import RuntimeFailure
 from windrow.operators.elements import BEGINNING, Elements, concat
 from windrow.runtime.deadline_program import evaluated
+from windrow.runtime.elastic_partitions import ElasticQueries
 from windrow.runtime.evaluation_costs import longest_by_stage
 from windrow.runtime.exchange import CAME, WERE
 from windrow.runtime.family_programs import SharedQuery
@@ -41,7 +42,6 @@ from windrow.runtime.messages import (
 )
 from windrow.runtime.plan_members import PLANS
 from windrow.runtime.program import Program, QueryProgram
-from windrow.runtime.spread import SpreadQueries
 from windrow.runtime.table_versions import TABLES, instants, needed, table_slots
 from windrow.runtime.tick_result import TickResult
 from windrow.sharing.plans.answers import parted
@@ -52,7 +52,7 @@ from windrow.store.manifest import Offset, SlotKey
 from windrow.store.runs import RunRef
 
 
-class Ticker(SpreadQueries):
+class Ticker(ElasticQueries):
     """Plans ticks and makes them real; the driver's side of every runtime."""
 
     @property

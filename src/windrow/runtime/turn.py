@@ -20,7 +20,8 @@ import pyarrow as pa
 from windrow.errors import RuntimeFailure, StateError, WindrowError
 from windrow.operators.at_exit import gate
 from windrow.operators.elements import BEGINNING
-from windrow.runtime import view
+from windrow.runtime import state_reader
+from windrow.runtime.answer_metadata import with_answer_metadata
 from windrow.runtime.change import Frames
 from windrow.runtime.changed_tables import TakenChanges, take_changes
 from windrow.runtime.deadlines import Deadlines, technique_of
@@ -32,13 +33,12 @@ from windrow.runtime.messages import StreamFailed
 from windrow.runtime.program import frontier
 from windrow.runtime.quarantine import RowsByTick, output_name
 from windrow.runtime.settings import Settings
+from windrow.runtime.state_reader import InMemoryState, StateReader, StoredState
 from windrow.runtime.status import TickFigures
 from windrow.runtime.streams import Stream
 from windrow.runtime.tick import Ticker
 from windrow.runtime.tick_result import TickResult
-from windrow.runtime.told import told
 from windrow.runtime.undo_log import LoggedDict
-from windrow.runtime.view import InMemoryState, StateReader, StoredState
 from windrow.sources.protocol import Available
 from windrow.store.failpoints import reach
 from windrow.store.sealed import DAMAGED, STATE, unlike
@@ -275,12 +275,12 @@ class Turns:
         budgets, outbox = self.declared.budgets, self.declared.outbox
         for query, found in tick.answers.items():
             if isinstance(found, pa.Table):  # what lies in files says it there
-                tick.answers[query] = told(found, tick.frontier)
+                tick.answers[query] = with_answer_metadata(found, tick.frontier)
         self.ticker.held.shorten(tick.number, tick.answers)
         outputs: dict[str, AnyAnswer] = {}
         if self.store.runs.durable:  # what a crash between here and the sinks would lose
             outputs = outbox.outputs(tick.answers)
-            outputs |= {view.kept_name(s): table for s, table in tick.late.items()}
+            outputs |= {state_reader.kept_name(s): table for s, table in tick.late.items()}
             outputs |= {output_name(s): table for s, table in tick.aside.items()}
         offsets = {s.key: a.offset for s, a in rows}
         lap = self._stopwatch()
@@ -311,7 +311,7 @@ class Turns:
         # those who share have one history
         for owner, streams in {ticker.owner(q.plan.name.lower()): q.streams for q in fresh}.items():
             for stream in sorted(streams & kept):
-                rows = view.kept_rows(state, declared.streams[stream].definition, waiting=True)
+                rows = state_reader.kept_rows(state, declared.streams[stream].definition, waiting=True)
                 if rows.num_rows:
                     found.append(Feed(stream, rows, owner))
         return found

@@ -25,7 +25,7 @@ from anyio import to_thread
 
 from windrow.engine import Engine, Query
 from windrow.errors import WindrowError
-from windrow.runtime.told import said
+from windrow.runtime.answer_metadata import answer_metadata
 from windrow.sinks.json_text import FEW, columns, rows_json, table_json
 
 BEAT = 15.0
@@ -40,7 +40,7 @@ WRITTEN = 2000
 
 def of_itself(table: pa.Table) -> dict[str, Any]:
     """What an answer says of itself, for JSON: as_of, isolation, from, quality."""
-    found: dict[str, Any] = dict(said(table.schema))
+    found: dict[str, Any] = dict(answer_metadata(table.schema))
     if "quality" in found:
         found["quality"] = json.loads(found["quality"])
     return found

@@ -32,10 +32,10 @@ from windrow.operators.aggregates.sweep import sweep_of, with_groups
 from windrow.operators.aggregates.vectors import Int64s
 from windrow.operators.elements import Elements, concat, concat_arrays, one
 from windrow.sharing.kernels import carry_to_grid, instants_best
+from windrow.sharing.ranked_windows import RankedWindows, ReadValues, answered
 from windrow.sharing.shard_blocks import Chosen, DueQuery, Picked, chosen_of, clip, relaid_block, within
 from windrow.sharing.shard_summaries import ShardSummaries, summarises
 from windrow.sharing.shard_totals import MOST_POINTS
-from windrow.sharing.together import RankedWindows, ReadValues, answered
 
 _NONE: Int64s = np.zeros(0, np.int64)
 

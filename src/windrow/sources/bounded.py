@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.catalog import StreamDef
-from windrow.sources.aside import NOTHING, Aside, timed_rows
 from windrow.sources.data_file import DataFile, FileWithoutRows, reading
 from windrow.sources.directory import Cutter, cutter
 from windrow.sources.files import has_tabs, is_known, kind_of, read_files
@@ -25,6 +24,7 @@ from windrow.sources.given_files import files_given, is_plain
 from windrow.sources.lines import inflated
 from windrow.sources.options import SourceOptions
 from windrow.sources.protocol import KINDS, Offset, Piece, Report, check_source, open_source
+from windrow.sources.quarantined_rows import NOTHING, QuarantinedRows, timed_rows
 from windrow.sources.read_csv import csv_format
 from windrow.sources.read_json import json_format
 from windrow.sources.tabular import to_table
@@ -67,9 +67,9 @@ class SourceNow:
             source.close()
         return cls(stream, tuple(pieces))
 
-    def rows(self) -> tuple[pa.Table, Aside]:
+    def rows(self) -> tuple[pa.Table, QuarantinedRows]:
         """All rows, and what cannot be read where the stream sets that aside."""
-        aside = Aside(self.stream.name)
+        aside = QuarantinedRows(self.stream.name)
         report = aside if self.stream.quarantine else None
         batches = [b for piece in self.pieces for b in piece.read(self.stream, None, report)]
         return _timed(self.stream, batches, aside)
@@ -128,13 +128,15 @@ def is_read_as_live(stream: StreamDef, file: DataFile) -> bool:
     return stream.quarantine or said or not is_known(name) or not is_plain(file)
 
 
-def rows_of_file(stream: StreamDef, file: DataFile) -> tuple[pa.Table, Aside]:
+def rows_of_file(stream: StreamDef, file: DataFile) -> tuple[pa.Table, QuarantinedRows]:
     """The rows of a file that is read so."""
-    aside = Aside(stream.name)
+    aside = QuarantinedRows(stream.name)
     return _timed(stream, list(_batches(stream, file, aside if stream.quarantine else None)), aside)
 
 
-def _timed(stream: StreamDef, batches: list[pa.RecordBatch], aside: Aside) -> tuple[pa.Table, Aside]:
+def _timed(
+    stream: StreamDef, batches: list[pa.RecordBatch], aside: QuarantinedRows
+) -> tuple[pa.Table, QuarantinedRows]:
     table = pa.Table.from_batches(batches, pa.schema(list(stream.columns.items())))
     return timed_rows(stream, table, aside if stream.quarantine else None), aside
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from windrow.catalog import StreamDef
 from windrow.errors import SourceError
-from windrow.sources.aside import SCHEMA, Aside, timed_rows
 from windrow.sources.bounded import is_read_as_live, pieces_of_file, rows_of_file
 from windrow.sources.casting import fits
 from windrow.sources.data_file import DataFile, declared, reading
 from windrow.sources.files import columns_of, read_columns, read_file, typed
 from windrow.sources.given_files import files_given
 from windrow.sources.protocol import Piece
+from windrow.sources.quarantined_rows import SCHEMA, QuarantinedRows, timed_rows
 from windrow.sources.read_arrow import ArrowPiece, cut_arrow
 from windrow.sources.read_parquet import ParquetPiece, cut_parquet
 from windrow.sources.tabular import plain_type, to_table
@@ -157,7 +157,7 @@ class PiecePart:
 
     def table(self, stream: StreamDef, columns: Sequence[str] | None = None) -> PartRows:
         """These declared columns of its rows, or all."""
-        aside = Aside(stream.name)
+        aside = QuarantinedRows(stream.name)
         report = aside if stream.quarantine else None
         live = replace(stream, options=self.options)
         schema = pa.schema(list(declared(stream, columns).items()))

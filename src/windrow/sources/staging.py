@@ -27,10 +27,10 @@ from windrow.errors import SourceError
 from windrow.operators.aggregates.vectors import Bools
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.operators.state.zones import Zones
-from windrow.sources.aside import SCHEMA, check_few
 from windrow.sources.intake import Arrivals, split_late, times
 from windrow.sources.parts import InputPart, parts_of
 from windrow.sources.protocol import Report
+from windrow.sources.quarantined_rows import SCHEMA, check_few
 from windrow.store.place import Place
 
 BATCH_ROWS = 1 << 16

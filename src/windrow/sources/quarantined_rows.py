@@ -24,7 +24,7 @@ MOST = 100_000
 _POSITION = re.compile(r"(?P<file>.*), (?P<position>(?:line|row|offset|byte|message)s? \d.*)", re.S)
 
 
-class Aside:
+class QuarantinedRows:
     """Collects what a task cannot read."""
 
     def __init__(self, stream: str) -> None:
@@ -73,10 +73,10 @@ def quarantined(rows: Sequence[MalformedRow]) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def told_aside(rows: pa.Table, name: str) -> str:
+def quarantine_summary(rows: pa.Table, name: str) -> str:
     """How much of a stream, or of a table's changes, was set aside, and why the first of it was.
 
-    >>> told_aside(quarantined([MalformedRow("a.csv, line 3", "not a number", "1;x")]), "s")
+    >>> quarantine_summary(quarantined([MalformedRow("a.csv, line 3", "not a number", "1;x")]), "s")
     '1 row of s cannot be read; a.csv, line 3: not a number'
     """
     first = rows.slice(0, 1).to_pylist()[0]
@@ -85,7 +85,7 @@ def told_aside(rows: pa.Table, name: str) -> str:
     return f"{rows.num_rows} row{'s' if rows.num_rows > 1 else ''} of {name} cannot be read; {why}"
 
 
-def timed_rows(definition: StreamDef, table: pa.Table, aside: Aside | None) -> pa.Table:
+def timed_rows(definition: StreamDef, table: pa.Table, aside: QuarantinedRows | None) -> pa.Table:
     """The rows that have a time that can be; others are set aside by whoever knows no place of theirs."""
     if aside is None or not _is_clock(definition.time_type):  # changes of a table have an operation instead
         return table
@@ -104,7 +104,7 @@ def _is_clock(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_date(type_)
 
 
-def _set_aside(table: pa.Table, which: pa.Array | pa.ChunkedArray, why: str, aside: Aside) -> pa.Table:
+def _set_aside(table: pa.Table, which: pa.Array | pa.ChunkedArray, why: str, aside: QuarantinedRows) -> pa.Table:
     for row in table.filter(which).to_pylist():
         aside(MalformedRow("", why, json.dumps(row, default=str)))
     return table.filter(pc.invert(which))

@@ -17,20 +17,20 @@ import pyarrow as pa
 AS_OF, ISOLATION, FROM, QUALITY = "windrow.as_of", "windrow.isolation", "windrow.from", "windrow.quality"
 
 
-def told(table: pa.Table, as_of: int, more: dict[str, str] | None = None) -> pa.Table:
+def with_answer_metadata(table: pa.Table, as_of: int, more: dict[str, str] | None = None) -> pa.Table:
     """A table that says for which frontier it is exact, and what else is given.
 
-    >>> told(pa.table({"a": [1]}), 42, {ISOLATION: "latest"}).schema.metadata
+    >>> with_answer_metadata(pa.table({"a": [1]}), 42, {ISOLATION: "latest"}).schema.metadata
     {b'windrow.as_of': b'42', b'windrow.isolation': b'latest'}
     """
     said = {name.encode(): text.encode() for name, text in {AS_OF: str(as_of), **(more or {})}.items()}
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **said})
 
 
-def said(schema: pa.Schema) -> dict[str, str]:
+def answer_metadata(schema: pa.Schema) -> dict[str, str]:
     """What an answer says of itself, by the names without `windrow.`.
 
-    >>> said(told(pa.table({"a": [1]}), 42).schema)
+    >>> answer_metadata(with_answer_metadata(pa.table({"a": [1]}), 42).schema)
     {'as_of': '42'}
     """
     known = schema.metadata or {}  # which may hold other things of windrow's, that are no text

@@ -26,7 +26,7 @@ FEW_BYTES = 4 << 20
 """Of state, up to which it is gathered."""
 
 
-class SpreadQueries(RegisteredInstances):
+class ElasticQueries(RegisteredInstances):
     """What a ticker runs, over one partition or over all."""
 
     quiet = 64

@@ -57,7 +57,7 @@ _MANY = 1_000
 _DEPTH = 3
 
 
-def check_growth(tree: exp.Expr, sizes: Mapping[str, int]) -> int:
+def check_value_sizes(tree: exp.Expr, sizes: Mapping[str, int]) -> int:
     """The size of a resolved tree's value, `sizes` giving those of columns; `Refused` if some part may be too large."""
     return _Sizes(sizes).of(tree, {}, 0)
 

@@ -115,7 +115,7 @@ class InMemoryState:
 
 
 @dataclass(frozen=True)
-class View:
+class StateSnapshot:
     """One consistent moment: after which tick, the frontier, each stream's kept rows, and each relation's rows."""
 
     tick: int

@@ -14,11 +14,11 @@ from windrow.catalog import Catalog
 from windrow.errors import BindingError, StateError, UnsupportedError
 from windrow.operators.elements import BEGINNING, Int64s, one
 from windrow.plan.nodes import Emit, QueryPlan, StreamOp
+from windrow.runtime.answer_metadata import with_answer_metadata
 from windrow.runtime.instances import TemplateGroup
 from windrow.runtime.outlet import Outlet
 from windrow.runtime.question_plans import Extra, Travels
-from windrow.runtime.told import told
-from windrow.runtime.view import StateReader
+from windrow.runtime.state_reader import StateReader
 from windrow.sinks.answer_log import AnswerLog
 
 _EPOCH = datetime(1970, 1, 1)
@@ -72,7 +72,7 @@ def _table(
     def read(_: QueryPlan, state: StateReader, check: Callable[[], None]) -> pa.Table:
         answered()
         reached = min(instant, state.frontier)
-        return told(log.as_of(reached).select(list(columns)), reached)
+        return with_answer_metadata(log.as_of(reached).select(list(columns)), reached)
 
     return Extra(columns, read)
 

@@ -82,7 +82,7 @@ class Live:
 
     def from_rows(self, query):
         """The answer without any partials, which `test_ask` holds against the definition."""
-        with patch.object(Inspection, "covering", lambda *_: None):
+        with patch.object(Inspection, "reused_partials", lambda *_: None):
             found = self.engine.ask(query)
         assert read(found) == "history"
         return bag(found)
@@ -201,12 +201,12 @@ def test_who_has_failed(live):
     assert "fragile" in live.engine.runtime.status()["failed"]
     runtime = live.engine.runtime
     with runtime.state() as state:
-        assert runtime.covering(question.planned.asked, state) is None
+        assert runtime.reused_partials(question.planned.asked, state) is None
     question = live.engine.question("SELECT SUM(v) AS s FROM s [RANGE 90]")
     with runtime.state() as state:
-        assert runtime.covering(question.planned.asked, state)[1].entry.member.name == "everything"
+        assert runtime.reused_partials(question.planned.asked, state)[1].entry.member.name == "everything"
         object.__setattr__(state, "manifest" if hasattr(state, "manifest") else "lapsed", lapsed(state))
-        assert runtime.covering(question.planned.asked, state)[1].entry.member.name != "everything"
+        assert runtime.reused_partials(question.planned.asked, state)[1].entry.member.name != "everything"
 
 
 def lapsed(state):

@@ -61,7 +61,7 @@ def _by_values(member: Member) -> bool:
 
 
 @dataclass(frozen=True)
-class Covering:
+class ReusedPartials:
     """The stretch `(low, high]` of a question's window, and whose partials have it; `wanted`: of which keys."""
 
     entry: FamilyMember
@@ -76,13 +76,13 @@ class Covering:
         return LEDGER if key is None else slot(key)
 
 
-def covering(
+def reused_partials(
     asked: Recognised, entries: Iterable[FamilyMember], frontier: int, technique: str
-) -> Covering | None:  # fmt: skip
+) -> ReusedPartials | None:  # fmt: skip
     """Of the members of a family, the one that has the longest stretch of the window; None if that is under half."""
     size = asked.member.window.range
     needed = _needs(asked.member.kind.calls)
-    best: Covering | None = None
+    best: ReusedPartials | None = None
     for entry in entries:
         member = entry.member
         if _by_values(member) or not set(asked.member.kind.keys) <= set(member.kind.keys):
@@ -92,7 +92,7 @@ def covering(
             continue
         low, high = _stretch(member, frontier - size, frontier, technique)
         if 2 * (high - low) >= size and (best is None or high - low > best.high - best.low):
-            best = Covering(entry, low, high, wanted)
+            best = ReusedPartials(entry, low, high, wanted)
     return best
 
 
@@ -130,8 +130,8 @@ def _stretch(member: Member, after: int, upto: int, technique: str) -> tuple[int
     return low, high
 
 
-def partial_of(found: Covering, asked: Recognised, aggregate: MergeableAggregate, runs: Iterable[Run]) -> Partial:
-    """What the partials in the runs of the covering's slot give to the question; its names are the aggregate's own."""
+def partial_of(found: ReusedPartials, asked: Recognised, aggregate: MergeableAggregate, runs: Iterable[Run]) -> Partial:
+    """What the partials in the runs of their slot give to the question; its names are the aggregate's own."""
     names = dict(asked.shown)
     keys = {k: names[k] for k in aggregate.keys}
     calls = {c.output: c for c in asked.member.kind.calls}
@@ -169,7 +169,7 @@ class _Partials:
         return coded(found, None if some.all() else some, CodeOrder(type_), type_).build(slice(None))
 
 
-def _picked(found: Covering, runs: Iterable[Run]) -> Iterator[_Partials]:
+def _picked(found: ReusedPartials, runs: Iterable[Run]) -> Iterator[_Partials]:
     for table in (run.table for run in runs):
         edge = ints(table, "edge")
         inside = (edge > found.low) & (edge <= found.high) & _mine(found.entry, table)
