@@ -55,3 +55,19 @@ def test_keys_that_grow_take_the_slots_of_those_that_went(many):
         groups.release(slots)
     assert groups.capacity == many and len(groups._table._table) <= 16 * max(many, 64)
     assert sum(map(len, groups._table._chunks["0"])) <= 3 * many + 1024
+
+
+TEXT = st.text("ab\0é", max_size=9) | st.text("ab", min_size=14, max_size=18)
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+@settings(deadline=None, max_examples=60)
+@given(texts=st.lists(TEXT, min_size=1, max_size=30, unique=True), skip=st.integers(0, 9), seed=st.integers(0, 99))
+def test_texts_that_repeat_are_told_apart(type_, texts, skip, seed):
+    """Texts that repeat have a slot each, numbered as they appear, whatever their length, and what lies behind them."""
+    values = [texts[i] for i in np.random.default_rng(seed).integers(0, len(texts), 600)]
+    column = pa.array(values, pa.string()).cast(type_).slice(skip)
+    groups, order = Groups([type_]), list(dict.fromkeys(values[skip:]))
+    for _ in range(2):
+        assert groups.lookup([column], len(column)).tolist() == [order.index(v) for v in values[skip:]]
+    assert groups.keys(np.arange(len(groups)))[0].equals(pa.array(order, pa.string()).cast(type_))

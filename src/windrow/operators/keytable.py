@@ -5,7 +5,8 @@ live in NumPy arrays of the caller, indexed by slot. Lookup is an open-addressin
 compiled; rows with equal hashes but different values are told apart by comparing the rows (the later one is moved to
 another hash). The table grows with the rows it knows, not with those that are looked up: few keys stay in the cache
 however long a batch is. Integers that lie near each other, as numbers of things do, have an array besides, in which
-their slots are found without hashing once they are known.
+their slots are found without hashing once they are known. Of short texts that repeat within a batch, each is looked up
+once.
 
 Rows are forgotten one by one (`release`: others get their slots, the rest keep theirs) or by renumbering those that
 stay (`compact`). Cost: O(1) per row looked up or released; compacting is a rebuild, made when half of the slots are
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from windrow.operators.elements import Int64s, gathered
 from windrow.operators.keys import hash_rows, is_bijective, mix_one, same_rows, unmixed
+from windrow.operators.repeats import repeats
 
 _REHASH = np.int64(0x5851F42D4C957F2D)
 _NEAR, _FAR, _MANY = 1 << 16, 1 << 19, 1 << 12
@@ -77,8 +79,13 @@ class KeyTable:
             if length >= _MANY:
                 self._look_near(values)
             return self._assign(keys, values, exact=True, mixed=False)
+        repeated = repeats(keys[0]) if len(keys) == 1 else None
+        if repeated is not None:
+            text, first = repeated
+            keys, length = [keys[0].take(pa.array(first))], len(first)
         exact = is_bijective(list(self.types.values())) and not keys[0].null_count
-        return self._assign(keys, hash_rows(keys, length), exact)
+        found = self._assign(keys, hash_rows(keys, length), exact)
+        return found if repeated is None else found[text]
 
     def _look_near(self, values: Int64s) -> None:
         """Have the slots of integers like these in an array, unless they seem to be there, or lie too far apart."""
