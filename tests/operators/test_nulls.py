@@ -161,6 +161,17 @@ def test_kernels_ignore_what_lies_under_nulls(name, kernel, run, poison):
         assert shown(run(poison.poisoned(clean, pattern, seed))) == want, pattern
 
 
+@pytest.mark.parametrize("name", COLUMNS)
+def test_rows_are_the_same_as_their_copies(name, poison):
+    """Also NULL and NaN, whatever lies under a null; where NULL is nothing's equal, all but those."""
+    column = COLUMNS[name]
+    for other in (column, column.take(pa.array(np.arange(len(column)))), poison.poisoned(column, "random", 1)):
+        assert same_rows([column], [other], len(column)).all()
+        assert same_rows([column], [other], len(column), null_safe=False).tolist() == column.is_valid().to_pylist()
+        valid = column.drop_null()
+        assert same_rows([valid], [other.drop_null()], len(valid), null_safe=False).all()
+
+
 @pytest.fixture
 def poisoned_elements(poison, monkeypatch):
     """Let every batch of elements that an operator gets or makes have garbage under its nulls."""
