@@ -28,10 +28,14 @@ class Run:
 
     table: pa.Table
     uid: str = field(default_factory=_new_uid)
+    _nbytes: int = field(default=-1, init=False, repr=False)
 
     @property
     def nbytes(self) -> int:
-        return self.table.nbytes
+        """The bytes of its rows, counted once: that takes as long as writing a short run."""
+        if self._nbytes < 0:
+            object.__setattr__(self, "_nbytes", self.table.nbytes)
+        return self._nbytes
 
 
 def run_of(elements: Elements, **extra: np.ndarray) -> Run:
