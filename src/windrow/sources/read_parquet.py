@@ -22,6 +22,8 @@ from windrow.sources.footers import RowGroups, row_groups, time_bounds
 from windrow.sources.protocol import Report
 
 BATCH_ROWS = 131_072
+SMALL = 1 << 20
+"""Bytes of which the columns are read one after the other: to wake threads for them costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,10 @@ class ParquetPiece:
             first = 1 + sum(file.metadata.row_group(i).num_rows for i in range(self.first))
             within = " of the row groups that are read" if self.skipped else ""
             for batch in file.iter_batches(
-                BATCH_ROWS, row_groups=self._groups(file.metadata), columns=[names[n] for n in wanted if n in names]
+                BATCH_ROWS,
+                row_groups=self._groups(file.metadata),
+                columns=[names[n] for n in wanted if n in names],
+                use_threads=self.weight >= SMALL,
             ):
                 rows = shaped(stream, self.file, batch, names, wanted)
                 yield with_times(stream, self.file.path, first, rows, report, within)
@@ -80,8 +85,9 @@ class ParquetPiece:
 
 def _names(stream: StreamDef, file: DataFile, opened: Any) -> dict[str, str]:
     """The file's own name of each declared column; types that do not fit are refused."""
-    types = dict(zip(opened.schema_arrow.names, opened.schema_arrow.types, strict=True))
-    names = find_columns(stream, file.path, file.given, opened.schema_arrow.names, stream.columns)
+    schema = opened.schema_arrow  # made anew whenever it is asked for
+    types = dict(zip(schema.names, schema.types, strict=True))
+    names = find_columns(stream, file.path, file.given, schema.names, stream.columns)
     check_types(stream, file, {n: types[have] for n, have in names.items()})
     return names
 
