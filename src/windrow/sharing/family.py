@@ -172,7 +172,9 @@ class Family(FamilyMembers):
             if home or key is True:
                 which, first, counts = query_group.due(self.last, frontier)
                 if key is True and len(which):
-                    some = np.isin(which, query_group.places(self._concerned()))
+                    concerned = np.zeros(len(query_group), np.bool_)
+                    concerned[query_group.places(self._concerned())] = True
+                    some = concerned[which]
                     which, first, counts = which[some], first[some], counts[some]
                 if held:
                     waiting, which, first, counts = query_group.held(held, which, first, counts)

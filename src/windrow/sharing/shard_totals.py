@@ -106,16 +106,19 @@ class ShardTotals(ShardPartials):
             return self._empty(due), 0
         local = np.cumsum(present) - 1
         height, groups = last - first + 1, len(slots)
-        moves = [(p, 1, due.first_with(p.block.edge[p.at]) - first) for p in new]
-        moves += [(p, -1, due.first_with(p.block.edge[p.at] + length) - first) for p in (*new, *old)]
+        instants = [(p, 1, due.first_with(p.block.edge[p.at]) - first) for p in new]
+        instants += [(p, -1, due.first_with(p.block.edge[p.at] + length) - first) for p in (*new, *old)]
+        moves = []  # the partials that come or go, and where on the grid
+        for p, sign, at in instants:
+            inside = np.flatnonzero(at < height)
+            if len(inside):
+                picked = p.at[inside]
+                moves.append((p.block, sign, picked, at[inside] * groups + local[p.block.slot[picked]]))
 
         def summed(base: Int64s, lanes: Callable[[PartialBlock], Int64s]) -> Int64s:
             grid = np.zeros((height * groups, base.shape[1]), np.int64)
-            for p, sign, at in moves:
-                inside = at < height
-                rows = p.at if inside.all() else p.at[inside]
-                when = at if inside.all() else at[inside]
-                add_to_grid(rows, when * groups + local[p.block.slot[rows]], lanes(p.block), sign, grid)
+            for block, sign, picked, places in moves:
+                add_to_grid(picked, places, lanes(block), sign, grid)
             accumulate(grid.reshape(height, -1), np.ascontiguousarray(base[slots]).reshape(-1))
             return grid
 
