@@ -367,6 +367,6 @@ KERNELS = {
 def test_every_module_with_compiled_loops_is_given_garbage():
     """Arrow's kernels skip what lies under a null; ours must be seen to: a new module names its test here."""
     source = Path(windrow.__file__).parent
-    compiled = re.compile(r"^\s*@(\w+\.)?(njit|jit|vectorize|guvectorize|cfunc)\b", re.MULTILINE)
+    compiled = re.compile(r"^\s*@(\w+\.)?(njit|jit|vectorize|guvectorize|cfunc|borrowing)\b", re.MULTILINE)
     found = {f.relative_to(source).as_posix() for f in source.rglob("*.py") if compiled.search(f.read_text("utf-8"))}
     assert found == set(KERNELS)
