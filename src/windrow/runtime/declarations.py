@@ -149,6 +149,7 @@ class Declarations(DeclaredQueries):
                 self._make_groups([self._coming(queries, restored, self._readings())])
             opened.pop_all()
         sharing.settled()
+        self.ticker.plans.taken_up()
         if sharing.readmitted:  # before any tick: the next restart must find them where they are now
             self._save(restored)
         self.ticker.repartition()

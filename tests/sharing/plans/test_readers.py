@@ -319,3 +319,23 @@ def test_who_comes_before_time_moves_takes_no_row_from_others() -> None:
         for name in ("q0", "q1"):
             assert_same(engine[name].results(), want)
         assert engine["late"].results().column("_ts").to_pylist() == []
+
+
+def test_who_comes_under_the_name_of_one_that_has_gone_is_new(tmp_path: Path) -> None:
+    """A query that is dropped and created again behind a restart has not the place that its name had in the home."""
+    text = "SELECT ISTREAM(x.k, x.v) FROM (SELECT k, v FROM s UNION ALL SELECT k, v FROM r [NOW] WHERE v > {}) x"
+    engine = windrow.Engine("local", home=tmp_path)
+    engine.execute(DECLARED.format(0))
+    engine.start()
+    engine.push("r", {"k": [1], "v": [5], "u": [0], "ts": [8]})
+    engine.execute(f"CREATE QUERY stays AS {text.format(1)}; CREATE QUERY goes AS {text.format(2)}")
+    engine.push("r", {"k": [3], "v": [7], "u": [0], "ts": [23]})  # it waits for the other stream
+    engine.stop()
+    with windrow.Engine("local", home=tmp_path) as engine:
+        engine.start()
+        engine.execute("DROP QUERY goes")
+        engine.execute(f"CREATE QUERY goes AS {text.format(2)}")
+        engine.advance(40)
+        assert "one dataflow with stays" in engine["goes"].explain()
+        assert engine["stays"].results().to_pylist() == [{"_ts": 23, "k": 3, "v": 7}]
+        assert engine["goes"].results().num_rows == 0

@@ -49,7 +49,7 @@ class SharedPlans:
     """The shared plans of a runtime; `place` says in which one a query is, `reasons` why others are in none.
 
     `changes`: who has come and gone since somebody last took note. `left`: by query, its plan, its number and where its
-    clock was to start when its home was left.
+    clock was to start when its home was left, while that is taken up again.
     """
 
     def __init__(
@@ -93,6 +93,10 @@ class SharedPlans:
             self._waiting[key] = query
         else:
             self._rejoin(query, left)
+
+    def taken_up(self) -> None:
+        """All queries of a home are back: those that come from now on are new, also under the name of one that goes."""
+        self.left = {}
 
     def _rejoin(self, query: Offered, left: LeftPlace) -> None:
         name, number, start, told = left
