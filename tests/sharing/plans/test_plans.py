@@ -120,6 +120,10 @@ def played(case: Case, seed: int, sharing: str, home: Path | None = None, retain
             engine.stop()
             engine = opened()
             engine.start()
+            if here and r.random() < 0.7:
+                again = r.choice(here)
+                engine.execute(f"DROP QUERY {again}")
+                engine.execute(f"CREATE QUERY {again} AS {queries[again]}")
     engine.advance(max(max(rows.column("ts").drop_null().to_pylist(), default=0) for rows in streams.values()) + 50)
     snapshots = {f"{n} now": engine[n].snapshot() for n in here if engine[n].plan.has_op}
     for name in here:
