@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+import windrow
 from windrow import cql
 from windrow.errors import BindingError, UnsupportedError
 from windrow.plan.nodes import (
@@ -328,6 +329,14 @@ def test_strings_as_the_papers_write_them(plan):
     assert texts([only(plan("SELECT a FROM s WHERE n = ftp"), Filter).predicate]) == ["(s.n = 'ftp')"]
     with pytest.raises(BindingError, match="unknown column"):
         plan("SELECT a FROM s WHERE a = ftp")
+
+
+@pytest.mark.parametrize("written", ["naem", '"naem"'])
+def test_a_misspelled_column_is_no_string(written):
+    """A name that looks like a column's is that name misspelled, not a text."""
+    with pytest.raises(BindingError, match="unknown column") as error:
+        windrow.run(f"SELECT name FROM s WHERE name = {written}", {"s": {"ts": [1], "name": ["naem"]}}, runtime="local")
+    assert error.value.hint == "did you mean \"name\"? A text is written in single quotes: 'naem'"
 
 
 def test_cte_and_nested_subqueries(plan):

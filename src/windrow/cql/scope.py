@@ -113,6 +113,10 @@ class Scope:
         """The entry of that alias, here or outside."""
         return next((e for e in self.everything() if e.named(alias)), None)
 
+    def column_names(self, entry: Entry | None = None) -> list[str]:
+        """The columns of an entry, or of all that can be seen from here, as they were written."""
+        return [c.name for e in ([entry] if entry else self.everything()) for c in e.columns]
+
     def unknown(self, node: exp.Column) -> BindingError:
         """The error for a name that means nothing."""
         table = node.table
@@ -135,8 +139,7 @@ class Scope:
                 hint="select it in the subquery, under another name: SELECT _ts AS t, ...",
                 span=self.span(node),
             )
-        entry = self.entry(table) if table else None
-        choices = [c.name for e in ([entry] if entry else self.everything()) for c in e.columns]
+        choices = self.column_names(self.entry(table) if table else None)
         shown = f"{table}.{node.name}" if table else node.name
         return BindingError(
             f'unknown column "{shown}"',
@@ -257,17 +260,21 @@ class _Resolver:
 
     def _string(self, node: exp.Column, parent: exp.Expr | None) -> exp.Expr | None:
         """The papers write "VT" and protocol = ftp for strings: a quoted name that means nothing is a string,
-        and so is a bare one compared with a string column."""
-        if node.table:
+        and so is a bare one compared with a string column; not one that looks like a column's name misspelled."""
+        if node.table or not (node.this.args.get("quoted") or self._beside_text(node, parent)):
             return None
-        identifier = node.this
-        if isinstance(identifier, exp.Identifier) and identifier.quoted:
-            return _literal(node)
-        if isinstance(parent, (exp.EQ, exp.NEQ)) and node.arg_key == "expression":
-            column = self._column_of(self.made.get(id(parent.this), parent.this))
-            if column is not None and is_string(column.type):
-                return _literal(node)
-        return None
+        if near := did_you_mean(node.name, self.scope.column_names(), MISSPELLED):
+            error = self.scope.unknown(node)
+            error.hint = f"{near} A text is written in single quotes: {_literal(node).sql()}"
+            raise error
+        return _literal(node)
+
+    def _beside_text(self, node: exp.Column, parent: exp.Expr | None) -> bool:
+        """Whether a name is what a string column is compared with."""
+        if not isinstance(parent, (exp.EQ, exp.NEQ)) or node.arg_key != "expression":
+            return False
+        column = self._column_of(self.made.get(id(parent.this), parent.this))
+        return column is not None and is_string(column.type)
 
     def _column_of(self, node: exp.Expr) -> ScopeColumn | None:
         if not isinstance(node, exp.Column):
@@ -326,10 +333,18 @@ def span_of(node: exp.Expr, source: ScriptText) -> Span | None:
     return source.span(offset) if offset is not None else None
 
 
-def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
-    """A hint with the nearest name, if one is near."""
+MISSPELLED = 0.75
+"""How like a name a text is that is rather that name misspelled."""
+
+
+def did_you_mean(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """A hint with the nearest name, if one is near.
+
+    >>> did_you_mean("symbl", ["symbol", "price"])
+    'did you mean "symbol"?'
+    """
     by_lower = {c.lower(): c for c in choices}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
     return f'did you mean "{by_lower[near[0]]}"?' if near else None
 
 
