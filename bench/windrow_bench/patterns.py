@@ -13,10 +13,12 @@ more results there are.
 
 "3 premature" is query 3 with partners that count a third as long as results, over as many sources as a window has
 ticks: at every window about two fifths of the results end early, as in the thesis's trace ("early": of the ends, those
-before the window's). "3 early" is query 3 with a short window of partners, so that more results end early the longer
-the window of results is: there upa keeps results by calendar and "negative" by key, which is what a plan may choose
-(thesis 3.5.2). "chosen" is what it does choose, given the rates and the number of sources. "scatter" is by how much
-the second best repetition is slower than the best, "writing" the share of the time that goes into the change log.
+before the window's). "filling" is how many changes the answer had while its windows filled: a set of sources that are
+all there does not change any more. "3 early" is query 3 with a short window of partners, so that more results end
+early the longer the window of results is: there upa keeps results by calendar and "negative" by key, which is what a
+plan may choose (thesis 3.5.2). "chosen" is what it does choose, given the rates and the number of sources. "scatter"
+is by how much the second best repetition is slower than the best, "writing" the share of the time that goes into the
+change log.
 """
 
 from __future__ import annotations
@@ -134,10 +136,10 @@ class Run:
         self.ended, self.early = 0, 0  # results, and those before their window ended
         circuit = Circuit(plan, {}, {}, strategy, tuning=self.tuning)
         circuit.start(0)
-        at = 0
+        at = self.filling = 0
         fill = np.linspace(0, window, FILL + 1, dtype=int)[1:].tolist()
         for upto in [*fill, *self._ends(window, SETTLE)]:
-            advance(circuit, self.links, at, upto)
+            self.filling += len(advance(circuit, self.links, at, upto))
             at = upto
         self.begin = at
         self.filled = states(circuit)
@@ -212,6 +214,7 @@ class Run:
             "state_bytes": sum(r.nbytes for r in runs),
             "state_rows": sum(r.table.num_rows for r in runs),
             "changes_per_1000": self.changes / thousands,
+            "filling": self.filling,
             "early": self.early / self.ended if self.ended else None,
             "chosen": chosen(self.plan, self.links),
             "tuples": int(1000 * thousands),
@@ -267,12 +270,13 @@ def measure(variant: Variant, links: Streams, window: int, effort: Effort) -> li
 
 
 def empty(rows: Sequence[Row]) -> list[str]:
-    """The queries that had no results at a window, whose times say nothing.
+    """The queries that had no results at a window, while it filled or since, whose times say nothing.
 
-    >>> empty([{"query": "1 few", "window": w, "changes_per_1000": w - 1} for w in (1, 2)])
+    >>> empty([{"query": "1 few", "window": w, "changes_per_1000": 0, "filling": w - 1} for w in (1, 2)])
     ['1 few at 1']
     """
-    return list(dict.fromkeys(f"{r['query']} at {r['window']:,}" for r in rows if not r["changes_per_1000"]))
+    without = (r for r in rows if not (r["changes_per_1000"] or r["filling"]))
+    return list(dict.fromkeys(f"{r['query']} at {r['window']:,}" for r in without))
 
 
 def ratios(rows: Sequence[Row]) -> list[Ratio]:
