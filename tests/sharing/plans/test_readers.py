@@ -106,7 +106,7 @@ def lived(
 ) -> tuple[dict[str, pa.Table], list[Any]]:
     """Rows flow; queries come one in a tick, and go; with a home the engine is opened again."""
     r = random.Random(seed)
-    emit, slack, silent = r.choice(EMITTED) if seed else "", r.choice([0, 2]), r.choice([0, 0, 9])
+    emit, slack = r.choice(EMITTED) if seed else "", r.choice([0, 2])
 
     def opened() -> windrow.Engine:
         return windrow.Engine(runtime="local", sharing=sharing, home=home, partitions=partitions)
@@ -119,7 +119,7 @@ def lived(
     for tick in range(44):
         now += r.choice([0, 1, 1, 2])
         for stream in "sr":
-            if r.random() < 0.8 and (stream == "s" or tick >= silent):
+            if r.random() < 0.8:
                 engine.push(stream, rows(r, now, slack))
         if tick % 3 == 1 and tick < 28:
             name = f"q{tick}"
