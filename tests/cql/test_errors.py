@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from windrow import cql
@@ -165,3 +169,18 @@ def test_binding_changes_nothing(catalog):
     for statement in cql.parse("CREATE STREAM z (ts BIGINT); CREATE QUERY hot AS SELECT a FROM s; DROP TABLE r"):
         cql.bind(statement, catalog)
     assert (dict(catalog.streams), dict(catalog.tables), dict(catalog.queries)) == before
+
+
+def test_compiled_classes_of_sqlglot_are_refused(tmp_path):
+    """Where sqlglot is compiled, whose parser cannot be extended, the error says what to uninstall."""
+    package = tmp_path / "sqlglot"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "parser.so").touch()
+    code = "import windrow; windrow.run('SELECT a FROM s', {'s': {'ts': [1], 'a': [1]}}, runtime='local')"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert run.returncode != 0
+    assert "sqlglot is compiled in this environment" in run.stderr
+    assert "pip uninstall sqlglotc" in run.stderr

@@ -73,6 +73,22 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    _refuse_compiled()
     found = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'bound')}"), name)
     globals()[name] = found  # asked once
     return found
+
+
+def _refuse_compiled() -> None:
+    """Say what is wrong where the classes of sqlglot are compiled: CQL extends them, which those cannot be."""
+    from importlib.util import find_spec
+
+    from windrow.errors import RuntimeFailure
+
+    found = find_spec("sqlglot.parser")
+    if found is not None and not (found.origin or "").endswith(".py"):
+        raise RuntimeFailure(
+            "sqlglot is compiled in this environment",
+            detail="windrow extends its parser, and compiled classes cannot be extended",
+            hint="pip uninstall sqlglotc",
+        )
