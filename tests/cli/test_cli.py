@@ -80,10 +80,10 @@ def test_arguments_reach_the_engine(calls: list[dict[str, Any]], script: str) ->
 
 
 def test_table(calls: list[dict[str, Any]], script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The default is a table with every column; late rows are a note on standard error."""
+    """The default is a table with every column, values as SQL writes them; late rows are a note on standard error."""
     assert main(["run", script]) == 0
     out, err = capsys.readouterr()
-    for text in ("hot (2 rows)", "_ts", "_op", "2024-01-01 00:00:00", "null", "['a', 'b']"):
+    for text in ("hot (2 rows)", "_ts", "_op", "2024-01-01 00:00:00", "null", "[a, b]"):
         assert text in out
     assert err == "note: 2 late rows of stream bid took no part (--late DIR keeps them)\n"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from windrow.engine.display import in_order
+from windrow.engine.display import in_order, written
 from windrow.errors import SourceError
 from windrow.scalar_engine import connect, literal, quote
 from windrow.sinks.json_text import json_value
@@ -81,8 +81,8 @@ def print_tables(answers: Answers, limit: int) -> None:
         view = Table()
         for field in table.schema:
             view.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left")
-        for row in zip(*(_cells(shown.column(i)) for i in range(table.num_columns)), strict=True):
-            view.add_row(*(Text(cell) for cell in row))
+        for row in zip(*(shown.column(i).to_pylist() for i in range(table.num_columns)), strict=True):
+            view.add_row(*(Text(written(value)) for value in row))
         console.print(view)
         if len(shown) < len(table):
             console.print(f"... {len(table) - len(shown):,} more rows (--limit 0 shows all)", markup=False)
@@ -113,10 +113,6 @@ def _is_rewritten(type_: pa.DataType) -> bool:
     if pa.types.is_floating(type_) or pa.types.is_timestamp(type_):
         return True
     return any(_is_rewritten(type_.field(i).type) for i in range(type_.num_fields))
-
-
-def _cells(column: pa.ChunkedArray) -> list[str]:
-    return ["null" if v is None else str(v) for v in column.to_pylist()]
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from windrow.engine.display import written
 from windrow.errors import WindrowError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class WatchedAnswer:
         if numbers:
             drawn.add_column(f"{numbers[-1]} lately", no_wrap=True)
         for row in sorted(rows, key=lambda r: [str(r[k]) for k in keys]):
-            cells = ["null" if row[n] is None else str(row[n]) for n in names]
+            cells = [written(row[n]) for n in names]
             if numbers:
                 past = self._past.setdefault(tuple(str(row[k]) for k in keys), deque(maxlen=PAST))
                 past.append(float(row[numbers[-1]] or 0))

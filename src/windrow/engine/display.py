@@ -50,8 +50,31 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.sort_by([("_ts", "ascending"), ("_op", "ascending")])
 
 
+def written(value: Any) -> str:
+    """A value as SQL writes it, also within lists, structs and maps.
+
+    >>> from datetime import date
+    >>> print(written([[True, None]]), written({"a": [date(2026, 3, 1)]}), written([("k", 1.5)]), written(b"A!"))
+    [[true, null]] {'a': [2026-03-01]} {k=1.5} \\x41\\x21
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return "".join(f"\\x{byte:02X}" for byte in value)
+        case [tuple(), *_]:  # a map
+            return "{" + ", ".join(f"{written(k)}={written(v)}" for k, v in value) + "}"
+        case list():
+            return "[" + ", ".join(map(written, value)) + "]"
+        case dict():
+            return "{" + ", ".join(f"'{k}': {written(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
 def _text(value: object) -> str:
-    return "<i>null</i>" if value is None else escape(str(value))
+    return "<i>null</i>" if value is None else escape(written(value))
 
 
 def answers_html(answers: Mapping[str, pa.Table]) -> str:
