@@ -106,7 +106,7 @@ def lived(
 ) -> tuple[dict[str, pa.Table], list[Any]]:
     """Rows flow; queries come one in a tick, and go; with a home the engine is opened again."""
     r = random.Random(seed)
-    emit, slack = r.choice(EMITTED) if seed else "", r.choice([0, 2])
+    emit, slack, silent = r.choice(EMITTED) if seed else "", r.choice([0, 2]), r.choice([0, 0, 9])
 
     def opened() -> windrow.Engine:
         return windrow.Engine(runtime="local", sharing=sharing, home=home, partitions=partitions)
@@ -119,7 +119,7 @@ def lived(
     for tick in range(44):
         now += r.choice([0, 1, 1, 2])
         for stream in "sr":
-            if r.random() < 0.8:
+            if r.random() < 0.8 and (stream == "s" or tick >= silent):
                 engine.push(stream, rows(r, now, slack))
         if tick % 3 == 1 and tick < 28:
             name = f"q{tick}"
@@ -319,6 +319,39 @@ def test_who_comes_before_time_moves_takes_no_row_from_others() -> None:
         for name in ("q0", "q1"):
             assert_same(engine[name].results(), want)
         assert engine["late"].results().column("_ts").to_pylist() == []
+
+
+ENDED = {
+    "rows": "SELECT {}k, v{} FROM TUMBLE(s, ts, 3) WHERE v > {}",
+    "distinct": "SELECT {}DISTINCT k{} FROM TUMBLE(s, ts, 3) WHERE v > {}",
+    "join": "SELECT {}a.k, b.v{} FROM TUMBLE(s, ts, 3) a JOIN TUMBLE(r, ts, 3) b ON a.u = b.u WHERE a.v > {}",
+    "left join": "SELECT {}a.k, b.v{} FROM TUMBLE(s, ts, 3) a LEFT JOIN TUMBLE(r, ts, 3) b ON a.k = b.k WHERE a.v > {}",
+}
+
+
+@pytest.mark.parametrize("emit", EMITTED)
+@pytest.mark.parametrize("form", ENDED)
+def test_who_comes_as_a_window_ends_has_its_rows(form: str, emit: str) -> None:
+    """A clock that starts with an evaluation of windows that end there has the late rows of these, as it has alone."""
+    for began in (4, 6):
+        found = []
+        for sharing in ("auto", "off"):
+            with windrow.Engine("local", sharing=sharing) as engine:
+                engine.execute(DECLARED.format(3))
+                engine.start()
+                for name, least in (("q0", 4), ("q1", 2)):
+                    text = ENDED[form].format(emit, ")" if emit else "", least)
+                    engine.execute(f"CREATE QUERY {name} AS {text}")
+                    for stream in "sr":
+                        engine.push(stream, {"k": [9], "v": [0], "u": [9], "ts": [began]})
+                for stream, k in (("s", 1), ("r", 2)):
+                    late = {"k": [k] * 3, "v": [3, 4, 5], "u": [1, 1, 2], "ts": [began - 3, began - 2, began - 1]}
+                    engine.push(stream, late)
+                engine.advance(began + 12)
+                found.append({name: sorted(map(str, engine[name].results().to_pylist())) for name in ("q0", "q1")})
+                assert ("q1" in engine.runtime.ticker.plans.place) == (sharing == "auto")
+        assert found[0] == found[1]
+        assert found[0]["q1"]
 
 
 def test_who_comes_under_the_name_of_one_that_has_gone_is_new(tmp_path: Path) -> None:

@@ -77,17 +77,9 @@ def merged(
     shape = PlanColumns.of(forms) if shape is None else shape
     told = _told(first, joined, readers)
     made = _Merge(
-        members,
-        everywhere,
-        dict(starts or {}),
-        shape,
-        number,
-        told,
-        many,
-        readers,
-        routers or Routers(),
+        members, everywhere, dict(starts or {}), shape, number, told, many, readers, routers or Routers(),
         dict(clocks or {}),
-    )
+    )  # fmt: skip
     root, parting = made.late() if made.parts_late(joined) else (made.build(first.root), None)
     assert isinstance(root, n.Emit)
     output = tuple((c, c) for c in root.schema)
@@ -146,6 +138,9 @@ class _Merge:
                 return self._project(node, tested)
             case n.Window():
                 return self._window(node, tested)
+            case n.Quantise(before=True):  # the first evaluation sees what was there just before; `many` have none
+                below = replace(self, starts={told: start - 1 for told, start in self.starts.items()})
+                return replace(node, input=below.build(node.input, tested))
             case n.Aggregate():
                 return self._aggregate(node)
             case n.Join():
