@@ -12,6 +12,7 @@ import pytest
 
 import windrow
 from windrow.sharing.plans import registry
+from windrow.sharing.plans.shape import PlanColumns
 from windrow.testing import assert_same, oracle
 
 DECLARED = """CREATE STREAM s (k BIGINT, v BIGINT, u BIGINT, ts BIGINT) TIMESTAMP BY ts WITHIN {0};
@@ -300,6 +301,41 @@ def test_windows_without_an_end_come_and_go(lengths: tuple[Any, ...], later: Any
         assert not engine.status()["failed"]
         found.append(answers)
         engine.stop()
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("lengths", "later"), [((3, 5), "UNBOUNDED"), ((3, 5, "UNBOUNDED"), 4), (("UNBOUNDED", 2), 5)])
+def test_windows_without_an_end_come_to_an_older_home_and_go(
+    lengths: tuple[Any, ...], later: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows that were no operators while the longest had no end stay so, and the others stay operators."""
+    plain, of = PlanColumns.plain, PlanColumns.of.__func__  # type: ignore[attr-defined]
+    found = []
+    for sharing in ("auto", "off"):
+        answers = dict[str, Any]()
+        for life in range(5):
+            with monkeypatch.context() as older:
+                if life == 0:
+                    older.setattr(PlanColumns, "of", classmethod(lambda cls, f: of(cls, f).of_older(f)))
+                    older.setattr(PlanColumns, "plain", lambda s: {k: v for k, v in plain(s).items() if k != "endless"})
+                with windrow.Engine("local", sharing=sharing, home=tmp_path / sharing) as engine:
+                    engine.start()
+                    if life == 0:
+                        texts = (f"CREATE QUERY q{i} AS {LENGTHS.format(length)}" for i, length in enumerate(lengths))
+                        engine.execute(f"{DECLARED.format(0)}; {';'.join(texts)}")
+                    if life == 1:
+                        engine.execute(f"CREATE QUERY late AS {LENGTHS.format(later)}")
+                    if life in (2, 3):
+                        engine.execute(f"DROP QUERY {('q0', 'late')[life == 2]}")
+                    for ts in range(3 * life, 3 * life + 3):
+                        for stream in "sr":
+                            engine.push(stream, {"k": [1, 2], "v": [ts, 5], "u": [0, 0], "ts": [ts, ts]})
+                    for name in engine.status()["queries"]:
+                        stands = sorted(map(str, engine[name].snapshot().to_pylist()))
+                        answers[f"{name} {life}"] = engine[name].results().num_rows, stands
+                    assert not engine.status()["failed"]
+                    assert len(engine.runtime.ticker.plans.plans) == (sharing == "auto")
+        found.append(answers)
     assert found[0] == found[1]
 
 

@@ -24,6 +24,7 @@ from itertools import chain, count
 import numpy as np
 import pyarrow as pa
 
+from windrow.operators.elements import INF
 from windrow.operators.terms import CAME, QUERY, START, ClockStarts
 from windrow.optimize.pushdown_predicates import push
 from windrow.optimize.rule import filtered
@@ -311,8 +312,9 @@ class _Merge:
                 partition = (*node.spec.partition, QUERY)
                 made = replace(node, input=self._parted(below), spec=replace(node.spec, partition=partition))
         else:
-            told = number in self.shape.stamped
-            made = replace(node, input=below, spec=window_of(self._longest(number), told and self.shape.timed))
+            told, endless = number in self.shape.stamped, number in (self.shape.endless or ())
+            longest = INF if endless else self._longest(number)
+            made = replace(node, input=below, spec=window_of(longest, told and not endless))
             made = n.Stamp(made, f"{START}{number}") if told else made
         return made if scans.isdisjoint(self.told.scans) else self._parted(made, self.starts)
 

@@ -97,6 +97,10 @@ class SharedPlans:
     def taken_up(self) -> None:
         """All queries of a home are back: those that come from now on are new, also under the name of one that goes."""
         self.left = {}
+        for plan in self.plans.values():
+            if plan.shape is not None and plan.shape.endless is None:
+                plan.shape = plan.shape.of_older(m.form for m in (*plan.members.values(), *plan.blocks.values()))
+                plan.changed()
 
     def _rejoin(self, query: Offered, left: LeftPlace) -> None:
         name, number, start, told = left

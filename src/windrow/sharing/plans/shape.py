@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.operators.elements import INF
 from windrow.plan.expr import Expr, Ref
 from windrow.plan.nodes import Join, has
 from windrow.sharing.plans.canonical import Canonical, Columns
@@ -26,8 +27,8 @@ class PlanColumns:
     part, and not behind their change log only, as in older homes. `differ`: what queries selected by before that
     differed when it began. `admits`: the scans of which only such rows are let in as somebody wants; None: it has not
     been planned. `given`: the conjuncts of the last slot that all have, which are tested below: what is read there only
-    makes no difference in the change log. `timed`: a window whose lengths differ is an operator even where
-    the longest is UNBOUNDED; in older homes that is none."""
+    makes no difference in the change log. `endless`: windows whose lengths differ that are no operators; None: it is
+    of an older home, where those were none whose longest was UNBOUNDED, and who was in it is not known yet."""
 
     shown: Mapping[str, Expr]
     columns: tuple[Columns, ...]
@@ -39,7 +40,7 @@ class PlanColumns:
     differ: bool = False
     admits: frozenset[str] | None = None
     given: frozenset[str] = frozenset()
-    timed: bool = True
+    endless: frozenset[int] | None = frozenset()
 
     @classmethod
     def of(cls, forms: Iterable[Canonical]) -> PlanColumns:
@@ -96,6 +97,11 @@ class PlanColumns:
         tested = tuple(mine | more for mine, more in zip(self.tested, other.tested, strict=True))
         return replace(self, columns=columns, tested=tested)
 
+    def of_older(self, forms: Iterable[Canonical]) -> PlanColumns:
+        """The shape of a plan of an older home, in which these were: its windows stay what they are there."""
+        longest = map(max, zip(*(f.sizes for f in forms), strict=True))
+        return replace(self, endless=self.stamped & {w for w, size in enumerate(longest) if size == INF})
+
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
         types = [e.type for e in self.shown.values()] + [t for scan in self.columns for _, _, t in scan]
@@ -107,7 +113,7 @@ class PlanColumns:
             "tested": [sorted(slot) for slot in self.tested], "stamped": sorted(self.stamped),
             "began": self.began, "own": None if self.own is None else sorted(self.own), "kept": self.kept,
             "differ": self.differ, "admits": None if self.admits is None else sorted(self.admits),
-            "given": sorted(self.given), "timed": self.timed,
+            "given": sorted(self.given), "endless": None if self.endless is None else sorted(self.endless),
         }  # fmt: skip
 
     @classmethod
@@ -122,10 +128,11 @@ class PlanColumns:
         tested, stamped = tuple(map(frozenset, plain["tested"])), frozenset(plain["stamped"])
         own = plain.get("own")  # older homes have none
         own = None if own is None else frozenset(own)
-        admits = plain.get("admits")
+        admits, endless = plain.get("admits"), plain.get("endless", [] if plain.get("timed") else None)
         return cls(
             shown, columns, tested, stamped, plain["began"], own, plain.get("kept", False), plain.get("differ", False),
-            None if admits is None else frozenset(admits), frozenset(plain.get("given", ())), plain.get("timed", False),
+            None if admits is None else frozenset(admits), frozenset(plain.get("given", ())),
+            None if endless is None else frozenset(endless),
         )  # fmt: skip
 
 
