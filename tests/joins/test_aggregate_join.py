@@ -237,6 +237,28 @@ def test_the_plan_follows_the_data() -> None:
     assert described["costs"]["11"] < described["costs"]["00"]
 
 
+def test_rows_that_join_a_table_are_measured_under_every_plan() -> None:
+    """What is counted of the entries that late aggregation would have is counted where one side is a table, too."""
+    parts = [Part({f"s{i}.k": pa.int64(), f"s{i}.a": pa.int64()}, static=i == 1) for i in (0, 1)]
+    calls = [Aggregation("sum", "s0.a", "x", pa.decimal128(38, 0)), Aggregation("min", "s1.a", "m", pa.int64())]
+    found = []
+    for plan in plans(2):
+        op = AggregateJoin(parts, [("s0.k", "s1.k", False)], [], ["s0.k"], calls, measures=True)
+        op.start(0)
+        op.follow(plan)
+        outputs = []
+        for t in range(0, 60, 5):
+            ts = np.arange(t, t + 5)
+            columns = [{f"s{i}.k": pa.array(ts % 3), f"s{i}.a": pa.array(ts % 7)} for i in (0, 1)]
+            changes = Elements.positive(ts[:1], INF, {c: a[:1] for c, a in columns[1].items()})
+            rows = Elements.positive(ts, ts + 9, columns[0])
+            outputs.append(op.advance([rows, changes if t % 20 == 0 else changes.slice(0, 0)], t + 4))
+        assert all(f.entries > 0 for f in figures(op.measured()))
+        found.append(answers(outputs))
+    assert sum(map(len, found[0])) > 50
+    assert all(each == found[0] for each in found)
+
+
 def test_forced_plans_must_fit() -> None:
     """A plan has one bit per input."""
     parts, _ = two_sides()

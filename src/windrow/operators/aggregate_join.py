@@ -75,11 +75,11 @@ class AggregateDeltas(AggregationPlan, Unclocked):
         versions = []
         for i, given in enumerate(inputs):
             new = self._join.eligible(i, given)
+            if self._versions and i not in self._versions:
+                new = new.with_columns({**new.columns, EPOCH: pa.array(np.full(len(new), self._epoch))})
             self._measure(i, new, frontier)
             if i in self._versions:
                 new = Elements.empty(self._sides[i].types)
-            elif self._versions:
-                new = new.with_columns({**new.columns, EPOCH: pa.array(np.full(len(new), self._epoch))})
             versions.append(self.sets[i].update(new, frontier))
         deltas = [d for i in range(len(self.sets)) if i not in self._versions for d in self._changes(i, versions)]
         slots, groups = self._numbered(deltas)

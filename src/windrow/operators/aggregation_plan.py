@@ -102,7 +102,8 @@ class AggregationPlan:
             return
         self._statistics[i].observe(new, frontier)
         if len(new) and not self.sets[i].grouped:
-            columns = [new.columns[c] for c in self._sides[i].entry]
+            entry = self._sides[i].entry  # what changes in a table does not say since when it was there
+            columns = [new.columns[c] for c in entry if c in new.columns]
             self._entries[i].add(hash_rows(columns, len(new)), int(new.exp.max()))
         self._entries[i].expire(frontier)
 
