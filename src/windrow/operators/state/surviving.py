@@ -12,6 +12,7 @@ from windrow.operators.keys import hash_rows, same_rows
 def surviving(elements: Elements, frontier: int) -> Int64s:
     """Indices that remain when positives and negatives of one `(row, exp)` that began by `frontier` cancel, in order.
 
+    >>> from windrow.operators.elements import INF
     >>> signs = np.array([1, 1, -1], np.int8)
     >>> e = Elements(np.array([1, 2, 3]), np.array([INF] * 3), signs, {"a": pa.array([7, 8, 7])})
     >>> surviving(e, 5).tolist()
