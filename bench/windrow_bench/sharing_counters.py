@@ -103,10 +103,16 @@ def _over(windows: Sequence[SlideWindow], period: int, technique: str, everyone:
     begin = _begin(everyone, period)
     ts = np.arange(1, begin + period + 1)
     family = _family(((w, EVERYTHING) for w in windows), {}, technique)
-    family.advance(ts[:begin], {}, begin)
+    _advance(family, ts[:begin], {}, begin)
     lifted, reads = family.counters.lifted, family.counters.reads
-    family.advance(ts[begin:], {}, begin + period)
+    _advance(family, ts[begin:], {}, begin + period)
     return Cost(family.counters.lifted - lifted, family.counters.reads - reads)
+
+
+def _advance(family: Family, ts: Int64s, columns: Mapping[str, pa.Array], frontier: int) -> None:
+    """Take in rows, those among them that wait for the next instant at which somebody is due."""
+    family.advance(ts, columns, frontier)
+    family.catch_up()
 
 
 def _family(
@@ -151,7 +157,7 @@ def _shards(columns: Mapping[str, pa.Array], ts: Int64s) -> Counted:
     window = SlideWindow(int(ts[-1] - ts[0]) // 4, int(ts[-1] - ts[0]) // 8)
     formulas = {attribute.sql: Formula(attribute.sql, pa.int64(), (name,), name)}
     family = _family(((window, within(attribute, (None, k))) for k in cuts), formulas)
-    family.advance(ts, {name: column}, int(ts[-1]))
+    _advance(family, ts, {name: column}, int(ts[-1]))
     slice_ = np.searchsorted(edges_between([window], int(ts[0]) - 1, int(ts[-1])), ts, "left")
     keyed = np.stack([slice_, *(values < k for k in cuts)], axis=1)
     counted = Cost(family.counters.lifted, family.counters.partials)

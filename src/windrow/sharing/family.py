@@ -76,6 +76,7 @@ class Family(FamilyMembers):
             self.catch_up()
 
     def catch_up(self, upto: int = INF) -> None:
+        """Have the partials of rows that wait, up to an instant."""
         if self._waiting.count:
             self._form(*self._waiting.take(upto), None)
 
