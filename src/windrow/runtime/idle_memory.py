@@ -4,9 +4,9 @@ Allocators keep what a tick has freed for the next one: what is handed back must
 page, a third of the processor time of ticks that are all alike. But a tick that catches up can be many times as large
 as those behind it.
 
-Law: between ticks no more lies idle than is used, or a tick like the last one would touch (`TIMES` what it read and
-wrote, at most `MUCH`), and `LITTLE`. Cost: two looks at counters; where something is given back, what finding it again
-takes.
+Law: between ticks no more lies idle than half of what is used, or than a tick like the last one would touch (`TIMES`
+what it read and wrote, at most `MUCH`), or than `LITTLE`. Cost: two looks at counters; where something is given back,
+what finding it again takes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def give_back() -> None:
     allocator = _allocator()
     if allocator is not None:
         used, idle = allocator.idle()
-        if idle > max(LITTLE, used, again):
+        if idle > max(LITTLE, used // 2, again):
             allocator.give_back()
 
 
